@@ -1,0 +1,229 @@
+"""The error tree: every refusal a client can meet, with its code, HTTP status, text and whether a retry is sensible.
+
+The tree is the table: the edge turns any `Refusal` into an answer without knowing which one it is. Must not know where or
+how it is answered. No text here may hold a token, a secret or an address.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StickyError(Exception):
+    """Anything that Sticky itself raises on purpose."""
+
+
+class IllegalEvent(StickyError):
+    """Our own misuse of the core: an event that cannot happen in this state. Raised before anything has changed."""
+
+
+class ConfigError(StickyError):
+    """A setting is wrong. One line for the operator: where (file or argument), key, value, and what is allowed."""
+
+    def __init__(self, source: str, key: str, problem: str) -> None:
+        self.source = source
+        self.key = key
+        self.problem = problem
+        super().__init__(f"{source}: {key}: {problem}" if key else f"{source}: {problem}")
+
+
+class Refusal(StickyError):
+    """A request that is answered with an error. Subclasses fix `status` and `code`; instances may say more.
+
+    `retry`: whether the same request can succeed later without the client changing anything. Clients retry 5xx and treat
+    4xx as final, so a lack of capacity is never a 4xx on control calls (wire.md).
+    """
+
+    status: ClassVar[int] = 500
+    code: str = "internal_error"
+    text: ClassVar[str] = "Something went wrong inside the proxy."
+    retry: ClassVar[bool] = False
+
+    def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
+        self.message = self.text if message is None else message
+        self.retry_after = retry_after  #: seconds, sent as Retry-After (rounded up) when not None
+        super().__init__(self.message)
+
+
+# --- 400: the request itself is wrong
+
+
+class BadRequest(Refusal):
+    status = 400
+    code = "bad_request"
+    text = "The request is not valid."
+
+
+class BadIdleTimeout(BadRequest):
+    code = "bad_idle_timeout"
+    text = "The idle timeout must be a whole number of seconds within the allowed range."
+
+
+class BadIdempotencyKey(BadRequest):
+    code = "bad_idempotency_key"
+    text = "An idempotency key has 16 to 128 token characters."
+
+
+class MissingSessionToken(BadRequest):
+    code = "missing_session_token"
+    text = "This call names its session in the session token header."
+
+
+class BadGrace(BadRequest):
+    code = "bad_grace"
+    text = "The grace must be a number of seconds from 0 to 3600."
+
+
+# --- 401: who are you
+
+
+class NoCredential(Refusal):
+    status = 401
+    code = "no_credential"
+    text = "This request needs a token and carries none."
+
+
+class BadCredential(Refusal):
+    status = 401
+    code = "bad_credential"
+    text = "The token is malformed, forged or no longer valid."
+
+
+# --- 403: you, but not here
+
+
+class WrongServer(Refusal):
+    status = 403
+    code = "wrong_server"
+    text = "The session token belongs to another Server."
+
+
+class OutOfScope(Refusal):
+    status = 403
+    code = "out_of_scope"
+    text = "The proxy token is not valid for this Server."
+
+
+class BadOrigin(Refusal):
+    status = 403
+    code = "bad_origin"
+    text = "A page of another origin may not do this with this credential."
+
+
+# --- 404 to 422
+
+
+class NotFound(Refusal):
+    status = 404
+    code = "not_found"
+    text = "There is nothing at this address."
+
+
+class UnknownHost(NotFound):
+    code = "unknown_host"
+    text = "No Server is configured for this host name."
+
+
+class UnknownSession(NotFound):
+    code = "unknown_session"
+    text = "There is no such session."
+
+
+class NotSessioned(NotFound):
+    code = "not_sessioned"
+    text = "This Server has no sessions."
+
+
+class MethodNotAllowed(Refusal):
+    status = 405
+    code = "method_not_allowed"
+    text = "This method is not allowed here."
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = allowed
+        super().__init__()
+
+
+class SessionEnded(Refusal):
+    """The session is over; it never comes back. `code` is the reason's name as in semantics.md."""
+
+    status = 410
+    code = "ended"
+    text = "The session has ended."
+
+    def __init__(self, reason: str = "ended", detail: str | None = None) -> None:
+        self.code = reason
+        self.detail = detail
+        super().__init__(f"The session has ended ({reason}{f': {detail}' if detail else ''}).")
+
+
+class KeyReused(Refusal):
+    status = 422
+    code = "idempotency_key_reused"
+    text = "This idempotency key was used with other parameters."
+
+
+# --- 429: too often
+
+
+class TooManyFailures(Refusal):
+    status = 429
+    code = "too_many_failures"
+    text = "Too many wrong credentials from this address."
+    retry = True
+
+
+# --- 5xx: later
+
+
+class BadGateway(Refusal):
+    status = 502
+    code = "bad_gateway"
+    text = "The container's answer was not valid HTTP or broke off."
+    retry = True
+
+
+class Unavailable(Refusal):
+    status = 503
+    code = "unavailable"
+    text = "This cannot be served just now."
+    retry = True
+
+
+class QueueTimedOut(Unavailable):
+    code = "queue_timeout"
+    text = "No container had room for the session in time."
+
+
+class QueueFull(Unavailable):
+    code = "queue_full"
+    text = "Too many session starts are waiting."
+
+
+class TooManySessions(Unavailable):
+    code = "too_many_sessions"
+    text = "This caller holds as many sessions as one caller may."
+
+
+class ContainersFailing(Unavailable):
+    code = "containers_failing"
+    text = "Containers of this Server fail to start."
+
+
+class ShuttingDown(Unavailable):
+    code = "shutting_down"
+    text = "The service is shutting down."
+
+
+class ContainerUnavailable(Unavailable):
+    """The session lives, its container does not accept a connection just now. The session stays."""
+
+    code = "container_unavailable"
+    text = "The session's container does not accept connections just now."
+
+
+class GatewayTimeout(Refusal):
+    status = 504
+    code = "gateway_timeout"
+    text = "The container did not answer in time."
+    retry = True

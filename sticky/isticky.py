@@ -1,0 +1,284 @@
+"""The seams: what one room may ask of another, and the values that cross. No behaviour.
+
+The edge and the control calls reach rules and state only through these; `sticky.tap` is the one place that ties them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+from zope.interface import Attribute, Interface
+
+from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, ServerName, SessionId
+
+if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
+    from sticky.core.tokens import Claims
+
+
+# --- data requests ---------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class TCPAddress:
+    """Where a container listens."""
+
+    host: str
+    port: int
+
+
+@attrs.frozen
+class UNIXAddress:
+    """Where a container listens, as a socket's path."""
+
+    path: str
+
+
+Address = TCPAddress | UNIXAddress
+
+
+class ILeaseHolder(Interface):
+    """Whoever keeps a request in flight: an exchange of the edge, a WebSocket relay, a worker."""
+
+    def session_ended(reason: EndReason, detail: str | None) -> None:
+        """The session is over while this holder still had it in flight: cut the exchange now.
+
+        Called at most once, never after `release`, and perhaps from within `begin` of somebody else. The lease is already
+        released; a `release` afterwards does nothing.
+        """
+
+
+class ILease(Interface):
+    """One request of a session in flight. It counts until released; release it exactly when semantics.md says so."""
+
+    session: SessionId = Attribute("the session's id, for the x-modal-server-session-id header")
+    container: ContainerId = Attribute("the container's id: the key of upstream pools and a log field")
+    address: Address = Attribute("where the container listens")
+
+    def release() -> None:
+        """The exchange is over. A second call does nothing."""
+
+    def transfer(holder: object) -> None:
+        """From now on this `ILeaseHolder` is told when the session ends."""
+
+
+class IRouting(Interface):
+    """The one gate of data requests: every request passes it, and leaves by its lease."""
+
+    def begin(claims: Claims, holder: object) -> object:
+        """Put one request of the claims' session in flight for this `ILeaseHolder`.
+
+        Returns an `ILease`, or a Deferred of one (cancelling it releases a lease that would be granted later).
+
+        Raises (or fails with) `errors.SessionEnded` (final), `errors.Unavailable` (the session stays; retry).
+        Success does not promise that the container accepts the connection.
+        """
+
+
+# --- control calls ---------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Credentials:
+    """What a start gives. The repr hides the token."""
+
+    session: SessionId
+    token: str = attrs.field(repr=False)
+    idle_timeout: float  #: seconds
+    expires_at: float  #: Unix time of the token's hard expiry
+    created: bool  #: False when an idempotency key found a session that was there already
+
+
+@attrs.frozen
+class StartRequest:
+    """A client asks for a session."""
+
+    server: ServerName
+    caller: Caller  #: whom the queue's and the sessions' limits count
+    owner: str  #: the proxy token's owner; "" on an unauthenticated Server
+    idle_timeout: float | None  #: seconds; None: the Server's default
+    key: str | None = attrs.field(repr=False, default=None)  #: idempotency key
+
+
+@attrs.frozen
+class QueuePosition:
+    """Where a waiting start stands."""
+
+    position: int  #: 1 is next
+    waited: float  #: seconds
+    deadline_in: float  #: seconds until it is refused
+
+
+@attrs.frozen
+class SessionStatus:
+    """What a session's holder may know of it."""
+
+    session: SessionId
+    state: str  #: "active" or "draining"
+    in_flight: int
+    idle_timeout: float  #: seconds
+    idle_left: float | None  #: seconds until it ends; None while something is in flight
+    age_left: float  #: seconds until the container's age limit
+    owner: str
+    container: ContainerId
+    created_ago: float  #: seconds
+
+
+class ISessions(Interface):
+    """Starting and ending sessions."""
+
+    def start(request: StartRequest) -> Deferred[Credentials]:
+        """Queue a start. Cancelling the Deferred means that the client left: its place is freed.
+
+        Fails with `errors.BadIdleTimeout`, `errors.KeyReused` (final) or an `errors.Unavailable` (retry, see its
+        `retry_after`). Success promises a session that lived at the moment of the answer, on a ready container.
+        """
+
+    def position(waiting: Deferred[Credentials]) -> QueuePosition | None:
+        """Where a start stands in the queue; None once it is decided."""
+
+    def terminate(claims: Claims, grace: float | None) -> None:
+        """End a session: new requests are refused from now on, those in flight complete (at most `grace` seconds).
+
+        Raises `errors.UnknownSession` where there is nothing to terminate; a session that drains already is accepted.
+        """
+
+    def status(claims: Claims) -> SessionStatus:
+        """Raises `errors.SessionEnded`. Touches nothing."""
+
+    def extend(claims: Claims) -> SessionStatus:
+        """Restart the idle clock. Raises `errors.SessionEnded`, also for a session that drains."""
+
+    def sessions(server: ServerName, owner: str, after: SessionId | None, limit: int) -> Sequence[SessionStatus]:
+        """The owner's sessions in the order of their ids, those after `after`, at most `limit`."""
+
+
+# --- containers ------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class ContainerSpec:
+    """What a backend needs to run one container. Everything is resolved but the address, which is the backend's choice.
+
+    `command` may hold the placeholders {port} {host} {socket} {container_id} {url}, in any argument.
+    """
+
+    container: ContainerId
+    server: ServerName
+    deployment: DeploymentId
+    app: str
+    command: tuple[str, ...]
+    directory: Path  #: working directory
+    log: Path  #: output goes here, O_APPEND
+    scratch: Path  #: a folder of this container's own for its socket and the like
+    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)  #: over what is inherited and what we set
+    url: str = ""  #: the Server's public URL
+    port: int | None = None  #: where the program listens if it ignores PORT (then only one copy can run)
+    host: str = "127.0.0.1"
+    ready_path: str | None = None  #: probe with GET and expect a status under 400; None: an open port is enough
+    reports_ready: bool = False  #: the program says itself when its enter hooks are done (our Python runtime)
+
+
+@attrs.frozen
+class Exit:
+    """How a container ended."""
+
+    detail: str  #: "exited", "killed", "failed", "out_of_memory", ...
+    status: int | None  #: exit status; None if a signal ended it or it never ran
+    signal: int | None
+    last_lines: tuple[str, ...] = ()  #: of its output, at most 20 lines of 500 characters
+    message: str = ""  #: one line for the operator: what happened and why
+
+
+class IContainerListener(Interface):
+    """Hears the facts of one container, in this order: `ready` at most once, then `exited` exactly once."""
+
+    def ready(container: ContainerId, address: Address) -> None:
+        """It answers on this address, and the listening socket is its own."""
+
+    def exited(container: ContainerId, exit: Exit) -> None:
+        """It is gone, or never came: nothing of it runs any more as far as the backend can tell."""
+
+
+class IContainer(Interface):
+    """One running copy. Signals to a container that is gone are no-ops."""
+
+    id: ContainerId = Attribute("its id")
+
+    def terminate() -> None:
+        """Ask it to end (SIGTERM to its process group)."""
+
+    def kill() -> None:
+        """End it now (SIGKILL to its process group)."""
+
+
+class IContainerBackend(Interface):
+    """A way to run containers; found as a Twisted plugin by `name`."""
+
+    name: str = Attribute("as in the `backend` setting")
+
+    def spawn(spec: ContainerSpec, listener: object) -> IContainer:
+        """Start one container and report to this `IContainerListener`, never from within this call.
+
+        Never raises for what is wrong with the program: that is an `exited` with the reason in its message.
+        """
+
+    def stop() -> Deferred[None]:
+        """Release what the backend itself holds (timers, sockets). Containers must be gone already."""
+
+
+# --- what the edge asks of the control calls -------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Answer:
+    """An HTTP answer of our own. The edge adds Content-Length and `cache-control: no-store`."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    body: bytes = b""
+
+
+@attrs.frozen
+class ControlRequest:
+    """A control call, as far as anybody but the edge needs to know it. Bodies are not read."""
+
+    server: ServerName
+    sessioned: bool
+    unauthenticated: bool
+    method: bytes
+    path: bytes  #: without the query, e.g. b"/_modal/sessions/start"
+    query: bytes
+    headers: Sequence[tuple[bytes, bytes]] = attrs.field(repr=False)  #: as sent, in order, names in the client's spelling
+    client: str  #: the client's address, after trusted proxies
+    origin_allowed: bool  #: no Origin, or this Host's own, or one in allowed_origins
+    session_token: bytes | None = attrs.field(repr=False, default=None)  #: as on a data request: first present credential
+
+    def header(self, name: bytes) -> bytes | None:
+        """The only value of a field (name in lower case), or None; of several lines the first."""
+        return next((value for key, value in self.headers if key.lower() == name), None)
+
+
+class IEventStream(Interface):
+    """A control answer that goes on: Server-Sent Events."""
+
+    def start(write: object, finish: object) -> None:
+        """Begin: call `write(bytes)` for each event and `finish()` after the last."""
+
+    def stop() -> None:
+        """The client left. Not called after `finish`."""
+
+
+class IControl(Interface):
+    """Answers `/_modal/...`."""
+
+    def answer(request: object) -> object:
+        """Answer one `ControlRequest`.
+
+        Returns an `Answer`, an `IEventStream`, or a Deferred of an `Answer` (cancelling it means that the client left).
+        Raises, or fails with, an `errors.Refusal`.
+        """
