@@ -253,10 +253,14 @@ class ControlRequest:
     method: bytes
     path: bytes  #: without the query, e.g. b"/_modal/sessions/start"
     query: bytes
-    headers: Sequence[tuple[bytes, bytes]] = attrs.field(repr=False)  #: as sent, in order, names in the client's spelling
+    headers: Sequence[tuple[bytes, bytes]] = attrs.field(
+        repr=False
+    )  #: as sent, in order, names in the client's spelling
     client: str  #: the client's address, after trusted proxies
     origin_allowed: bool  #: no Origin, or this Host's own, or one in allowed_origins
-    session_token: bytes | None = attrs.field(repr=False, default=None)  #: as on a data request: first present credential
+    session_token: bytes | None = attrs.field(
+        repr=False, default=None
+    )  #: as on a data request: first present credential
 
     def header(self, name: bytes) -> bytes | None:
         """The only value of a field (name in lower case), or None; of several lines the first."""
