@@ -42,6 +42,7 @@ class Refusal(StickyError):
     def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
         self.message = self.text if message is None else message
         self.retry_after = retry_after  #: seconds, sent as Retry-After (rounded up) when not None
+        self.headers: tuple[tuple[bytes, bytes], ...] = ()  #: further fields of the answer, such as those of CORS
         super().__init__(self.message)
 
 
@@ -64,6 +65,11 @@ class BadIdempotencyKey(BadRequest):
     text = "An idempotency key has 16 to 128 token characters."
 
 
+class BadSessionName(BadRequest):
+    code = "bad_session_name"
+    text = "Sessions of this Server cannot be named by their clients."
+
+
 class MissingSessionToken(BadRequest):
     code = "missing_session_token"
     text = "This call names its session in the session token header."
@@ -72,6 +78,16 @@ class MissingSessionToken(BadRequest):
 class BadGrace(BadRequest):
     code = "bad_grace"
     text = "The grace must be a number of seconds from 0 to 3600."
+
+
+class BadHead(BadRequest):
+    code = "bad_head"
+    text = "The request's head is not valid HTTP/1.1."
+
+
+class BadBody(BadRequest):
+    code = "bad_body"
+    text = "The request's body is not framed as its head says."
 
 
 # --- 401: who are you
@@ -144,6 +160,13 @@ class MethodNotAllowed(Refusal):
         super().__init__()
 
 
+class SlowHead(Refusal):
+    status = 408
+    code = "request_timeout"
+    text = "The request's head did not arrive in time."
+    retry = True
+
+
 class SessionEnded(Refusal):
     """The session is over; it never comes back. `code` is the reason's name as in semantics.md."""
 
@@ -157,10 +180,30 @@ class SessionEnded(Refusal):
         super().__init__(f"The session has ended ({reason}{f': {detail}' if detail else ''}).")
 
 
+class TargetTooLong(Refusal):
+    status = 414
+    code = "target_too_long"
+    text = "The request target is longer than this server takes."
+
+
+class UnknownExpectation(Refusal):
+    status = 417
+    code = "unknown_expectation"
+    text = "The only expectation that can be met is 100-continue."
+
+
 class KeyReused(Refusal):
     status = 422
     code = "idempotency_key_reused"
     text = "This idempotency key was used with other parameters."
+
+
+class UpgradeRequired(Refusal):
+    """The answer names the version that is spoken: `Sec-WebSocket-Version: 13` (RFC 6455, 4.2.2)."""
+
+    status = 426
+    code = "websocket_version"
+    text = "Only version 13 of the WebSocket protocol is spoken here."
 
 
 # --- 429: too often
@@ -173,7 +216,19 @@ class TooManyFailures(Refusal):
     retry = True
 
 
+class HeadTooLarge(Refusal):
+    status = 431
+    code = "head_too_large"
+    text = "The request's head has more bytes or fields than this server takes."
+
+
 # --- 5xx: later
+
+
+class UnknownCoding(Refusal):
+    status = 501
+    code = "unknown_transfer_coding"
+    text = "The only transfer coding understood is a single final chunked."
 
 
 class BadGateway(Refusal):
@@ -227,3 +282,22 @@ class GatewayTimeout(Refusal):
     code = "gateway_timeout"
     text = "The container did not answer in time."
     retry = True
+
+
+class VersionNotSupported(Refusal):
+    status = 505
+    code = "version_not_supported"
+    text = "Only HTTP/1.1 and HTTP/1.0 are spoken here."
+
+
+# --- never answered as they are
+
+
+class BodyFault(StickyError):
+    """A body breaks the framing its head announced. Of a request it is answered as `BadBody` while no answer has begun;
+    of a response it can only be shown by closing. No retry can help.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem  #: what is wrong, without a byte of the body
+        super().__init__(problem)

@@ -62,17 +62,17 @@ class ILease(Interface):
     def release() -> None:
         """The exchange is over. A second call does nothing."""
 
-    def transfer(holder: object) -> None:
-        """From now on this `ILeaseHolder` is told when the session ends."""
+    def transfer(holder: ILeaseHolder) -> None:
+        """From now on this holder is told when the session ends."""
 
 
 class IRouting(Interface):
     """The one gate of data requests: every request passes it, and leaves by its lease."""
 
-    def begin(claims: Claims, holder: object) -> object:
-        """Put one request of the claims' session in flight for this `ILeaseHolder`.
+    def begin(claims: Claims, holder: ILeaseHolder) -> ILease | Deferred[ILease]:
+        """Put one request of the claims' session in flight for this holder.
 
-        Returns an `ILease`, or a Deferred of one (cancelling it releases a lease that would be granted later).
+        A lease now, or a Deferred of one (cancelling it releases a lease that would be granted later).
 
         Raises (or fails with) `errors.SessionEnded` (final), `errors.Unavailable` (the session stays; retry).
         Success does not promise that the container accepts the connection.
@@ -261,6 +261,7 @@ class ControlRequest:
     session_token: bytes | None = attrs.field(
         repr=False, default=None
     )  #: as on a data request: first present credential
+    session_from_cookie: bool = False  #: that credential is the cookie, which a browser sends unasked: the Origin rule
 
     def header(self, name: bytes) -> bytes | None:
         """The only value of a field (name in lower case), or None; of several lines the first."""
@@ -270,11 +271,15 @@ class ControlRequest:
 class IEventStream(Interface):
     """A control answer that goes on: Server-Sent Events."""
 
+    headers: Sequence[tuple[bytes, bytes]] = Attribute(
+        "further fields of the 200 answer's head, besides its content type"
+    )
+
     def start(write: object, finish: object) -> None:
         """Begin: call `write(bytes)` for each event and `finish()` after the last."""
 
     def stop() -> None:
-        """The client left. Not called after `finish`."""
+        """The client left, perhaps before `start`. Not called after `finish`."""
 
 
 class IControl(Interface):

@@ -1,0 +1,112 @@
+"""One container as admission sees it: its states, the table of what moves it, its deadlines. Knows no session but by number."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, Policy, SessionId
+from sticky.errors import IllegalEvent
+
+KILL_AFTER = 30.0  #: seconds from SIGTERM to SIGKILL (semantics.md, Container)
+
+
+class ContainerState(Enum):
+    """Where a container stands. States only move forward."""
+
+    STARTING = "starting"  # spawned; its port does not answer yet
+    READY = "ready"  # takes sessions
+    DRAINING = "draining"  # takes nothing new; in-flight work completes
+    STOPPING = "stopping"  # asked to end
+    GONE = "gone"  # no process any more
+
+
+class ContainerInput(Enum):
+    """What can move a container."""
+
+    READY = "ready"  # its port answers
+    DRAIN = "drain"  # it has to stop, gently: age, deployment, operator
+    STOP = "stop"  # ask it to end now: empty, or too slow to start, or the time to drain is over
+    EXIT = "exit"  # its process is gone
+
+
+TRANSITIONS: dict[tuple[ContainerState, ContainerInput], ContainerState] = {
+    (ContainerState.STARTING, ContainerInput.READY): ContainerState.READY,
+    (ContainerState.STARTING, ContainerInput.STOP): ContainerState.STOPPING,
+    (ContainerState.STARTING, ContainerInput.EXIT): ContainerState.GONE,
+    (ContainerState.READY, ContainerInput.DRAIN): ContainerState.DRAINING,
+    (ContainerState.READY, ContainerInput.STOP): ContainerState.STOPPING,
+    (ContainerState.READY, ContainerInput.EXIT): ContainerState.GONE,
+    (ContainerState.DRAINING, ContainerInput.STOP): ContainerState.STOPPING,
+    (ContainerState.DRAINING, ContainerInput.EXIT): ContainerState.GONE,
+    (ContainerState.STOPPING, ContainerInput.READY): ContainerState.STOPPING,  # it answered while it was being stopped
+    (ContainerState.STOPPING, ContainerInput.EXIT): ContainerState.GONE,
+}
+
+
+@attrs.define(eq=False)
+class Container:
+    """One container, with the newest snapshot of its ledger and the grants that the snapshot does not show yet.
+
+    `close_asked`: READY only, its ledger is asked to close: nothing is placed on it, and it counts as STOPPING.
+    `stop_at`: when time alone moves it on: start-up time-out, end of draining, or SIGKILL.
+    """
+
+    id: ContainerId
+    deployment: DeploymentId
+    born: float
+    max_age: float  #: seconds
+    order: int  #: of creation; lower is older
+    state: ContainerState = ContainerState.STARTING
+    reason: EndReason = EndReason.CONTAINER_LOST  #: for its sessions, from DRAINING on
+    sessions: int = 0
+    version: int = 0
+    grants: set[SessionId] = attrs.field(factory=set)
+    empty_since: float = UNBOUNDED
+    close_asked: bool = False
+    stop_at: float = UNBOUNDED
+
+    def move(self, what: ContainerInput) -> None:
+        """Take one row of the table. Raises `IllegalEvent`, having changed nothing, where there is none."""
+        try:
+            self.state = TRANSITIONS[self.state, what]
+        except KeyError:
+            raise IllegalEvent(f"container in {self.state.value} cannot {what.value}") from None
+
+    @property
+    def load(self) -> int:
+        """Sessions that it has or is being asked to take: never less than what its ledger holds, as far as we know."""
+        return self.sessions + len(self.grants)
+
+    @property
+    def dies_at(self) -> float:
+        """Its age limit."""
+        return self.born + self.max_age
+
+    def fits_until(self, idle_timeout: float) -> float:
+        """Up to when (exclusive) it can take a session of this idle timeout: the age limit must lie farther away."""
+        return self.dies_at - idle_timeout
+
+    def takes(self, now: float, idle_timeout: float, policy: Policy) -> bool:
+        """Whether a start of this idle timeout could be placed here now. The newest deployment is the caller's to see to."""
+        return (
+            self.state is ContainerState.READY
+            and not self.close_asked
+            and self.load < policy.max_concurrency
+            and now < self.fits_until(idle_timeout)
+        )
+
+    def saw(self, now: float, version: int, sessions: int) -> None:
+        """A snapshot of its ledger arrived; an older one than we have is ignored."""
+        if version >= self.version:
+            self.version = version
+            self.sessions = sessions
+            self.note_empty(now)
+
+    def note_empty(self, now: float) -> None:
+        """Start or stop the clock of scale-down, whichever the load says."""
+        if self.load or self.state is not ContainerState.READY:
+            self.empty_since = UNBOUNDED
+        elif self.empty_since == UNBOUNDED:
+            self.empty_since = now

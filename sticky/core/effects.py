@@ -1,0 +1,81 @@
+"""What to do next: the requests that a fleet makes of the world and of its ledgers. Imperative, frozen, no behaviour."""
+
+from __future__ import annotations
+
+import attrs
+
+from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId, WaiterId
+from sticky.errors import Refusal
+
+
+@attrs.frozen
+class GrantStart:
+    """Answer these waiting clients with credentials. No waiters: everybody left, the session lives by its idle clock."""
+
+    waiters: tuple[WaiterId, ...]
+    session: SessionId
+    container: ContainerId
+    idle_timeout: float  #: seconds
+    created: bool  #: False: an idempotency key found the session
+
+
+@attrs.frozen
+class RefuseStart:
+    """Answer these waiting clients with this error."""
+
+    waiters: tuple[WaiterId, ...]
+    error: Refusal
+
+
+@attrs.frozen
+class SpawnContainer:
+    """Run a new container; answer with `ContainerReady` and in the end `ContainerExited`."""
+
+    container: ContainerId
+    deployment: DeploymentId
+
+
+@attrs.frozen
+class TerminateContainer:
+    """Ask the container to end (SIGTERM)."""
+
+    container: ContainerId
+
+
+@attrs.frozen
+class KillContainer:
+    """End the container now (SIGKILL)."""
+
+    container: ContainerId
+
+
+@attrs.frozen
+class EndSession:
+    """The session is over: cut what it still has in flight and tell everybody why."""
+
+    session: SessionId
+    container: ContainerId
+    reason: EndReason
+    detail: str | None
+    forget_at: float  #: when its token has expired for certain, and the tombstone may go
+
+
+@attrs.frozen
+class Admit:
+    """Ask a ledger to take a session. Answer: `Admitted`, `Full` or `Closed`."""
+
+    container: ContainerId
+    session: SessionId
+    caller: Caller
+    idle_timeout: float
+
+
+@attrs.frozen
+class Close:
+    """Ask a ledger to take nothing any more, if it is empty. Answer: `Closed` or `HasSessions`."""
+
+    container: ContainerId
+
+
+Effect = GrantStart | RefuseStart | SpawnContainer | TerminateContainer | KillContainer | EndSession
+LedgerRequest = Admit | Close

@@ -1,0 +1,414 @@
+"""One Server's ledgers, containers and start queue under one clock: `step(now, event)` gives effects. No I/O, no threads.
+
+Rules live next door (session, ledger, starts, admission, scaling, container); this file says in which order they apply:
+all deadlines up to `now`, in order of time, then the event, then whatever became possible (grant, scale, stop).
+
+Admission never touches a ledger. It asks by mail (`Admit`, `Close`) and hears by mail. In one process the mail is delivered
+within the step; `prompt=False` leaves it in `mail` for a test, or a network, to deliver late and out of order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import attrs
+
+from sticky import errors
+from sticky.core.admission import choose
+from sticky.core.backoff import Backoff
+from sticky.core.capacity import Capacity, Demand
+from sticky.core.container import Container, ContainerState
+from sticky.core.effects import Admit, Close, Effect, GrantStart, LedgerRequest, RefuseStart
+from sticky.core.events import (
+    Admitted,
+    Closed,
+    ContainerExited,
+    ContainerReady,
+    Deployed,
+    Event,
+    Full,
+    HasSessions,
+    LedgerAnswer,
+    SessionLeft,
+    StartAbandoned,
+    StartRequested,
+    StopRequested,
+    TimePassed,
+)
+from sticky.core.ledgers import Ledgers
+from sticky.core.records import KeyBound, Record
+from sticky.core.session import Session
+from sticky.core.starts import Start, StartQueue, StartState
+from sticky.core.values import (
+    UNBOUNDED,
+    Caller,
+    ContainerId,
+    DeploymentId,
+    EndReason,
+    Policy,
+    SessionId,
+    WaiterId,
+)
+
+TOKEN_LEEWAY = 300.0  #: seconds that a token may outlive its container's age limit (semantics.md, Time and steps)
+
+
+@attrs.frozen
+class Ids:
+    """Where unpredictable things come from; pure code asks for them by name."""
+
+    session: Callable[[], SessionId]
+    container: Callable[[], ContainerId]
+    uniform: Callable[[], float]  #: numbers in [0, 1), for jitter
+
+
+class Fleet:
+    """Everything about one Server that is decided rather than done.
+
+    After each call the effects wait in `effects` until `take()` (what `step` returns), and `wake_at` says when to call again at the latest.
+    Not thread-safe, never calls back.
+    """
+
+    def __init__(self, policy: Policy, deployment: DeploymentId, ids: Ids, *, prompt: bool = True) -> None:
+        self.starts = StartQueue()
+        self.mail: list[LedgerRequest | LedgerAnswer] = []
+        self.stopping: EndReason | None = None
+        self.wake_at = UNBOUNDED
+        self._ids = ids
+        self._prompt = prompt
+        self.effects: list[Effect | Record] = []
+        self._held_by = Counter[Caller]()  # sessions, as far as admission has heard
+        self._refused = False  # starts were refused since the last attempt: demand of 1
+        self.ledgers = Ledgers(self.mail.append, self.effects.append)
+        self.backoff = Backoff(ids.uniform)
+        self.capacity = Capacity(policy, deployment, self.backoff, ids.container, self.effects.append)
+
+    # --- the two ways in
+
+    def step(self, now: float, event: Event) -> list[Effect | Record]:
+        """Apply all deadlines up to `now`, then the event. Raises `IllegalEvent`, having applied only the deadlines."""
+        self._catch_up(now)
+        match event:
+            case StartRequested():
+                self._start_requested(now, event)
+            case StartAbandoned():
+                self.starts.leave(now, event.waiter)
+            case ContainerReady():
+                self.capacity.ready(now, self.capacity.find(event.container))
+            case ContainerExited():
+                self._container_exited(now, event)
+            case Deployed():
+                self._deployed(now, event)
+            case StopRequested():
+                self._stop(now, event.reason)
+            case TimePassed():
+                pass
+        self.settle(now)
+        return self.take()
+
+    def deliver(self, now: float, index: int) -> list[Effect | Record]:
+        """Deliver one piece of mail (only with `prompt=False`)."""
+        self._catch_up(now)
+        self._hand_over(now, self.mail.pop(index))
+        self.settle(now)
+        return self.take()
+
+    def take(self) -> list[Effect | Record]:
+        """What is to be done since the last call, in order."""
+        if not self.effects:
+            return []
+        effects = self.effects[:]
+        self.effects.clear()
+        return effects
+
+    # --- requests: called for each, so plain calls instead of events
+
+    def begin(self, now: float, container: ContainerId, session: SessionId) -> Session:
+        """Put a request in flight. Raises `SessionEnded` with the reason."""
+        if now >= self.wake_at:
+            self._catch_up(now)
+        return self.ledgers.begin(container, session)
+
+    def finish(self, now: float, container: ContainerId, session: Session) -> None:
+        """The request is over. A no-op when the session has ended meanwhile."""
+        if now >= self.wake_at:
+            self._catch_up(now)
+        deadline = self.ledgers.finish(now, container, session)
+        if deadline is not None and deadline < self.wake_at:
+            self.wake_at = deadline
+        if self.mail:
+            self.settle(now)
+
+    # --- calls about one session
+
+    def terminate(self, now: float, container: ContainerId, session: SessionId, grace: float | None) -> None:
+        """End a session: nothing new, what is in flight completes, at most `grace` seconds. Raises `UnknownSession`."""
+        self._catch_up(now)
+        self.ledgers.terminate(now, container, session, grace)
+        self.settle(now)
+
+    def extend(self, now: float, container: ContainerId, session: SessionId) -> Session:
+        """Restart a session's idle clock. Raises `SessionEnded`."""
+        self._catch_up(now)
+        return self.ledgers.extend(now, container, session)
+
+    def look(self, now: float, container: ContainerId, session: SessionId) -> Session:
+        """The session as it is. Raises `SessionEnded`; touches nothing."""
+        self._catch_up(now)
+        return self.ledgers.look(container, session)
+
+    def position(self, waiter: WaiterId) -> tuple[int, Start] | None:
+        """(place in the queue, its start) of a client that waits; None once decided."""
+        return self.starts.position(waiter)
+
+    # --- time
+
+    def next_deadline(self, now: float) -> float | None:
+        """When time alone changes something next; None when nothing waits for time. Exact once all due at `now` is done."""
+        moments = [self.ledgers.next_deadline(), self.starts.next_deadline(), self.capacity.life_deadline()]
+        if self.stopping is None:
+            moments.append(self.capacity.scale_deadline(now, self._demand()))
+        earliest = min(moments)
+        return None if earliest == UNBOUNDED else earliest
+
+    def _catch_up(self, now: float) -> None:
+        while self.wake_at <= now:
+            then = self.wake_at
+            self.settle(then)
+            assert self.wake_at > then, "a deadline that its own step does not clear"
+
+    def settle(self, now: float) -> None:
+        """Apply what is due and do what has become possible, until nothing more is."""
+        while True:
+            while self._prompt and self.mail:
+                self._hand_over(now, self.mail.pop(0))
+            self.ledgers.expire(now)
+            for container in list(self.capacity.containers.values()):
+                self._overdue(now, container)
+            for start in self.starts.expire(now):
+                self._refuse(start, errors.QueueTimedOut(retry_after=1.0))
+            if self._prompt and self.mail:
+                continue  # what has just ended frees places: admission must know before it decides
+            self._place(now)
+            self._scale(now)
+            if not (self._prompt and self.mail):
+                break
+        deadline = self.next_deadline(now)
+        self.wake_at = UNBOUNDED if deadline is None else deadline
+
+    def _overdue(self, now: float, container: Container) -> None:
+        if container.state is ContainerState.READY and container.dies_at <= now:
+            self._drain(now, container, EndReason.CONTAINER_MAX_AGE)
+        empty = container.state is ContainerState.DRAINING and not container.load
+        if empty or container.stop_at <= now:
+            if container.state is ContainerState.STOPPING:
+                self.capacity.kill(container)
+            else:
+                self._stop_container(now, container)
+
+    # --- starts
+
+    def _start_requested(self, now: float, event: StartRequested) -> None:
+        if self.starts.waits(event.waiter):
+            raise errors.IllegalEvent("this waiter waits already")
+        try:
+            self._accept(now, event)
+        except errors.Refusal as refusal:
+            self.effects.append(RefuseStart((event.waiter,), refusal))
+
+    def _accept(self, now: float, event: StartRequested) -> None:
+        idle_timeout = self.policy.idle_timeout if event.idle_timeout is None else event.idle_timeout
+        longest = self.policy.longest_idle
+        if not 1 <= idle_timeout <= longest:
+            raise errors.BadIdleTimeout(f"The idle timeout must be a whole number of seconds from 1 to {longest:.0f}.")
+        if self.stopping is not None:
+            raise errors.ShuttingDown(retry_after=5.0)
+        start = self.starts.known(now, event, idle_timeout)
+        if start is not None and start.state is StartState.ANSWERED:
+            assert start.session is not None and start.container is not None
+            grant = GrantStart((event.waiter,), start.session, start.container, idle_timeout, created=False)
+            self.effects.append(grant)
+        elif start is not None:
+            self.starts.join(start, event.waiter)
+        else:
+            if self._hopeless():
+                self._refused = True
+                raise self._failing(now)
+            holds = self._held_by[event.caller] + self.starts.outstanding(event.caller)
+            self.starts.add(now, event, idle_timeout, self.policy, holds)
+
+    def _place(self, now: float) -> None:
+        for start in list(self.starts.waiting()):
+            if not self.capacity.has_room(now):
+                return
+            container = choose(now, start.idle_timeout, self.capacity.newest(), self.policy)
+            if container is None:
+                continue  # no current container fits this one: it is passed over and blocks nobody
+            session = self._ids.session()
+            self.starts.place(start, container.id, session)
+            container.grants.add(session)
+            container.note_empty(now)
+            self.mail.append(Admit(container.id, session, start.caller, start.idle_timeout))
+
+    def _refuse(self, start: Start, error: errors.Refusal) -> None:
+        self.effects.append(RefuseStart(tuple(sorted(start.waiters)), error))
+
+    def _refuse_all(self, error: errors.Refusal) -> None:
+        for start in list(self.starts.waiting()):
+            self.starts.refuse(start)
+            self._refuse(start, error)
+
+    def _demand(self) -> Demand:
+        waiting = [start.idle_timeout for start in self.starts.waiting()]
+        return Demand(len(waiting) or int(self._refused), max(waiting, default=self.policy.idle_timeout))
+
+    def _hopeless(self) -> bool:
+        return self.backoff.hopeless and not self.capacity.any_ready()
+
+    def _failing(self, now: float) -> errors.ContainersFailing:
+        return errors.ContainersFailing(retry_after=max(1.0, self.backoff.next_attempt - now))
+
+    def _give_up_if_hopeless(self, now: float) -> None:
+        if self._hopeless():
+            self._refused = self._refused or any(True for _ in self.starts.waiting())
+            self._refuse_all(self._failing(now))
+
+    # --- containers
+
+    @property
+    def policy(self) -> Policy:
+        """The newest deployment's limits."""
+        return self.capacity.policy
+
+    def _scale(self, now: float) -> None:
+        if self.stopping is not None:
+            return
+        for container in self.capacity.scale_up(now, self._demand()):
+            self._refused = False
+            self.open_ledger(container)
+        for container in self.capacity.scale_down(now, self._demand()):
+            self.mail.append(Close(container.id))
+
+    def _container_exited(self, now: float, event: ContainerExited) -> None:
+        container = self.capacity.find(event.container)
+        detail = event.detail if container.reason is EndReason.CONTAINER_LOST else None
+        self.ledgers.cut(container.id, container.reason, detail)
+        self.ledgers.drop(container.id)
+        self.capacity.exited(now, container)
+        self._drop_grants(now, container)
+        self._give_up_if_hopeless(now)
+
+    def _stop_container(self, now: float, container: Container) -> None:
+        """Ask the process to end. Whatever is still in flight is cut."""
+        starting = container.state is ContainerState.STARTING
+        self.capacity.stop(now, container)
+        self._drop_grants(now, container)
+        self.ledgers.cut(container.id, container.reason)
+        if starting:
+            self._give_up_if_hopeless(now)
+
+    def _drain(self, now: float, container: Container, reason: EndReason) -> None:
+        self.capacity.drain(now, container, reason)
+        self._drop_grants(now, container)
+        self.ledgers.drain(container.id, reason)
+
+    def _drop_grants(self, now: float, container: Container) -> None:
+        """Its ledger may have been asked to take sessions: their starts go back to their ranks."""
+        for session in sorted(container.grants):
+            self.starts.bounced(now, session)
+        container.grants.clear()
+        container.close_asked = False
+
+    def _deployed(self, now: float, event: Deployed) -> None:
+        self.capacity.deploy(event.deployment, event.policy)
+        for container in list(self.capacity.containers.values()):
+            if container.deployment == event.deployment:
+                continue
+            if container.state is ContainerState.STARTING:
+                self._stop_container(now, container)
+            elif container.state is ContainerState.READY and event.recreate:
+                self._drain(now, container, EndReason.DEPLOYMENT_ENDED)
+
+    def _stop(self, now: float, reason: EndReason) -> None:
+        if self.stopping is not None:
+            return
+        self.stopping = reason
+        for container in list(self.capacity.containers.values()):
+            if container.state is ContainerState.STARTING:
+                self._stop_container(now, container)
+            elif container.state is ContainerState.READY:
+                self._drain(now, container, reason)
+        self._refuse_all(errors.ShuttingDown(retry_after=5.0))
+
+    # --- mail between admission and the ledgers
+
+    def _hand_over(self, now: float, letter: LedgerRequest | LedgerAnswer) -> None:
+        match letter:
+            case Admit():
+                self.ledgers.admit(now, letter)
+            case Close():
+                self.ledgers.close(letter.container)
+            case Admitted():
+                self._heard(now, letter)
+                self._grant(now, letter)
+            case Full():
+                self._heard(now, letter)
+                self.starts.bounced(now, letter.session)
+            case Closed() if letter.session is not None:
+                self._heard(now, letter)
+                self.starts.bounced(now, letter.session)
+            case Closed():
+                container = self._heard(now, letter)
+                if container is not None and container.close_asked:
+                    self._stop_container(now, container)
+            case HasSessions():
+                container = self._heard(now, letter)
+                if container is not None:
+                    container.close_asked = False
+            case SessionLeft():
+                self._heard(now, letter)
+                self.count(letter.caller, -1)
+                self.starts.session_left(letter.session)
+
+    def _grant(self, now: float, letter: Admitted) -> None:
+        self.count(letter.caller, 1)
+        start = self.starts.admitted(now, letter.session)
+        if start is None:
+            return  # its container was lost or began to stop meanwhile: the start is back at its rank
+        waiters = tuple(sorted(start.waiters))
+        self.effects.append(GrantStart(waiters, letter.session, letter.container, start.idle_timeout, created=True))
+        if start.key is None:
+            return
+        if self.ledgers.tombstones.get(letter.session) is not None:
+            self.starts.session_left(letter.session)  # it ended before we heard of its beginning
+            return
+        self.effects.append(
+            KeyBound(
+                start.owner,
+                start.key,
+                start.caller,
+                letter.session,
+                letter.container,
+                start.idle_timeout,
+                self.starts.keys[start.owner, start.key].expires_at,
+            )
+        )
+
+    def _heard(self, now: float, letter: LedgerAnswer) -> Container | None:
+        container = self.capacity.containers.get(letter.container)
+        if container is None:
+            return None
+        if isinstance(letter, Admitted | Full) or (isinstance(letter, Closed) and letter.session is not None):
+            container.grants.discard(letter.session)
+        container.saw(now, letter.version, letter.sessions)
+        return container
+
+    def count(self, caller: Caller, change: int) -> None:
+        self._held_by[caller] += change
+        if not self._held_by[caller]:
+            del self._held_by[caller]
+
+    def open_ledger(self, container: Container) -> None:
+        """A ledger for a container that is new here."""
+        self.ledgers.open(container.id, self.policy.max_concurrency, container.dies_at + TOKEN_LEEWAY)

@@ -1,0 +1,135 @@
+"""All ledgers of one Server and the tombstones of their ended sessions: the side that knows sessions. Decides no placement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sticky import errors
+from sticky.core.effects import Admit, Effect, EndSession
+from sticky.core.events import LedgerAnswer
+from sticky.core.ledger import Ledger
+from sticky.core.records import Record, SessionCreated, SessionDrains
+from sticky.core.session import Session, SessionState
+from sticky.core.tombstones import Tombstone, Tombstones
+from sticky.core.values import UNBOUNDED, ContainerId, EndReason, SessionId
+
+
+class Ledgers:
+    """Ledgers by container. What they answer goes to `answer`, what has to be done or written down to `emit`."""
+
+    def __init__(self, answer: Callable[[LedgerAnswer], None], emit: Callable[[Effect | Record], None]) -> None:
+        self.tombstones = Tombstones()
+        self._by_container: dict[ContainerId, Ledger] = {}
+        self._answer = answer
+        self._emit = emit
+
+    # --- containers come and go
+
+    def open(self, container: ContainerId, limit: int, tokens_end_at: float) -> Ledger:
+        """A container is about to start: an empty ledger for it."""
+        ledger = Ledger(container, limit, tokens_end_at, self._answer, self._ended)
+        self._by_container[container] = ledger
+        return ledger
+
+    def drain(self, container: ContainerId, reason: EndReason) -> None:
+        """It takes nothing new; sessions end with their last request."""
+        self._by_container[container].drain(reason)
+
+    def cut(self, container: ContainerId, reason: EndReason, detail: str | None = None) -> None:
+        """Its sessions end now; one that drains keeps the reason that it has."""
+        self._by_container[container].cut(reason, detail)
+
+    def drop(self, container: ContainerId) -> None:
+        """It is gone, and so is its ledger; cut it first."""
+        del self._by_container[container]
+
+    # --- what admission asks
+
+    def admit(self, now: float, request: Admit) -> None:
+        """Ask a ledger to take a session. Silent where the container is gone: admission knows, and placed it anew."""
+        ledger = self._by_container.get(request.container)
+        if ledger is not None:
+            ledger.admit(now, request)
+            if request.session in ledger.sessions:
+                self._emit(
+                    SessionCreated(request.session, request.container, request.caller, request.idle_timeout, now)
+                )
+
+    def close(self, container: ContainerId) -> None:
+        """Ask a ledger to close. Silent where the container is gone."""
+        if container in self._by_container:
+            self._by_container[container].close()
+
+    # --- requests
+
+    def begin(self, container: ContainerId, session: SessionId) -> Session:
+        """Put a request in flight. Raises `SessionEnded` with the reason."""
+        try:
+            return self._by_container[container].begin(session)
+        except KeyError:
+            raise self._why(container, session) from None
+
+    def finish(self, now: float, container: ContainerId, session: Session) -> float | None:
+        """The request is over. Returns a deadline that may be new, in case it is the next. A no-op after the session's end."""
+        ledger = self._by_container.get(container)
+        if ledger is not None and ledger.finish(now, session):
+            return session.queued_at
+        return None
+
+    # --- calls about one session
+
+    def terminate(self, now: float, container: ContainerId, session: SessionId, grace: float | None) -> None:
+        """Nothing new; what is in flight completes, at most `grace` seconds. Raises `UnknownSession`."""
+        ledger = self._by_container.get(container)
+        if ledger is None or session not in ledger.sessions:
+            raise errors.UnknownSession
+        before = ledger.sessions[session].state
+        ledger.terminate(now, session, grace)
+        if before is SessionState.ACTIVE and session in ledger.sessions:
+            self._emit(SessionDrains(session, container, EndReason.TERMINATED))
+
+    def extend(self, now: float, container: ContainerId, session: SessionId) -> Session:
+        """Restart the idle clock. Raises `SessionEnded`."""
+        try:
+            return self._by_container[container].extend(now, session)
+        except KeyError:
+            raise self._why(container, session) from None
+
+    def look(self, container: ContainerId, session: SessionId) -> Session:
+        """The session as it is. Raises `SessionEnded`; touches nothing."""
+        try:
+            return self._by_container[container].sessions[session]
+        except KeyError:
+            raise self._why(container, session) from None
+
+    # --- time
+
+    def expire(self, now: float) -> None:
+        """End every session whose time is up."""
+        for ledger in list(self._by_container.values()):
+            ledger.expire(now)
+        self.tombstones.forget(now)
+
+    def next_deadline(self) -> float:
+        """When time alone ends the next session. Exact."""
+        moments = [ledger.next_deadline() for ledger in self._by_container.values()]
+        return min((moment for moment in moments if moment is not None), default=UNBOUNDED)
+
+    # --- reading
+
+    def __iter__(self) -> Iterator[Ledger]:
+        return iter(self._by_container.values())
+
+    def __getitem__(self, container: ContainerId) -> Ledger:
+        return self._by_container[container]
+
+    def _why(self, container: ContainerId, session: SessionId) -> errors.SessionEnded:
+        stone = self.tombstones.get(session)
+        if stone is not None:
+            return errors.SessionEnded(stone.reason.value, stone.detail)
+        reason = EndReason.UNKNOWN if container in self._by_container else EndReason.CONTAINER_LOST
+        return errors.SessionEnded(reason.value)
+
+    def _ended(self, effect: EndSession) -> None:
+        self.tombstones.add(effect.session, Tombstone(effect.reason, effect.detail, effect.forget_at))
+        self._emit(effect)

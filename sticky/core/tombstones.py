@@ -1,0 +1,51 @@
+"""Why sessions ended, for as long as their tokens could be presented. Bounded; knows nothing but ids, reasons and times."""
+
+from __future__ import annotations
+
+import attrs
+
+from sticky.core.values import EndReason, SessionId
+
+CAPACITY = 100_000
+
+
+@attrs.frozen
+class Tombstone:
+    """One ended session."""
+
+    reason: EndReason
+    detail: str | None
+    forget_at: float  #: when its token has expired for certain
+
+
+class Tombstones:
+    """Ended sessions, oldest first. Beyond `capacity` the oldest are forgotten (their tokens then get reason `ended`)."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
+        self._stones: dict[SessionId, Tombstone] = {}
+
+    def add(self, session: SessionId, stone: Tombstone) -> None:
+        """Remember; the oldest is dropped where that is one too many."""
+        self._stones[session] = stone
+        if len(self._stones) > self.capacity:
+            del self._stones[next(iter(self._stones))]
+
+    def forget(self, now: float) -> None:
+        """Drop those at the old end whose tokens have expired."""
+        while self._stones:
+            oldest = next(iter(self._stones))
+            if self._stones[oldest].forget_at > now:
+                return
+            del self._stones[oldest]
+
+    def get(self, session: SessionId) -> Tombstone | None:
+        """The stone, or None."""
+        return self._stones.get(session)
+
+    def __len__(self) -> int:
+        return len(self._stones)
+
+    def items(self) -> list[tuple[SessionId, Tombstone]]:
+        """All, oldest first."""
+        return list(self._stones.items())

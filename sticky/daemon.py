@@ -1,0 +1,140 @@
+"""The daemon: all Servers behind one door, and the order in which everything starts and stops. Wires nothing, decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from sticky import errors
+from sticky.core.tokens import Claims
+from sticky.core.values import ServerName, SessionId
+from sticky.isticky import (
+    Credentials,
+    IContainerBackend,
+    ILeaseHolder,
+    IRouting,
+    ISessions,
+    QueuePosition,
+    SessionStatus,
+    StartRequest,
+)
+from sticky.lease import Lease
+from sticky.service import ServerService
+
+
+@implementer(IRouting, ISessions)
+class Servers:
+    """All Servers by name."""
+
+    def __init__(self, servers: Sequence[ServerService]) -> None:
+        self.by_name: Mapping[ServerName, ServerService] = {server.server: server for server in servers}
+
+    def begin(self, claims: Claims, holder: ILeaseHolder) -> Lease:
+        """See `IRouting`."""
+        try:
+            server = self.by_name[claims.server]
+        except KeyError:
+            raise errors.SessionEnded("deployment_ended") from None
+        return server.begin(claims, holder)
+
+    def start(self, request: StartRequest) -> Deferred[Credentials]:
+        """See `ISessions`."""
+        return self.by_name[request.server].start(request)
+
+    def position(self, waiting: Deferred[Credentials]) -> QueuePosition | None:
+        """See `ISessions`."""
+        places = (server.position(waiting) for server in self.by_name.values())
+        return next((place for place in places if place is not None), None)
+
+    def terminate(self, claims: Claims, grace: float | None) -> None:
+        """See `ISessions`."""
+        if claims.server not in self.by_name:
+            raise errors.UnknownSession
+        self.by_name[claims.server].terminate(claims, grace)
+
+    def status(self, claims: Claims) -> SessionStatus:
+        """See `ISessions`."""
+        return self._of(claims).status(claims)
+
+    def extend(self, claims: Claims) -> SessionStatus:
+        """See `ISessions`."""
+        return self._of(claims).extend(claims)
+
+    def sessions(self, server: ServerName, owner: str, after: SessionId | None, limit: int) -> Sequence[SessionStatus]:
+        """See `ISessions`."""
+        return self.by_name[server].sessions(owner, after, limit)
+
+    def _of(self, claims: Claims) -> ServerService:
+        try:
+            return self.by_name[claims.server]
+        except KeyError:
+            raise errors.SessionEnded("deployment_ended") from None
+
+
+class Daemon(Service):
+    """Starts listeners, then Servers; stops in the order of semantics.md (Stop and restart).
+
+    `listeners`: accept and serve connections. `close_websockets`: tell every open WebSocket that the daemon leaves; fires
+    when they are gone or their time is up. `shutdown_timeout`: seconds over all, after which containers are killed.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        servers: Servers,
+        listeners: Service,
+        backends: Sequence[IContainerBackend],
+        close_websockets: Callable[[], Deferred[None]],
+        clock: IReactorTime,
+        shutdown_timeout: float,
+    ) -> None:
+        self._servers = servers
+        self._listeners = listeners
+        self._backends = backends
+        self._close_websockets = close_websockets
+        self._clock = clock
+        self._shutdown_timeout = shutdown_timeout
+
+    def privilegedStartService(self) -> None:
+        """Bind before privileges are dropped."""
+        super().privilegedStartService()  # type: ignore[no-untyped-call]
+        self._listeners.privilegedStartService()
+
+    def startService(self) -> None:
+        """Listen, then bring up containers."""
+        super().startService()  # type: ignore[no-untyped-call]
+        self._listeners.startService()
+        for server in self._servers.by_name.values():
+            server.startService()
+
+    def stopService(self) -> Deferred[None]:
+        """Refuse starts, close WebSockets, let containers go, kill what is left, close the listeners."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        servers = list(self._servers.by_name.values())
+        websockets = self._close_websockets()
+        gone = DeferredList([server.drain() for server in servers])
+        impatience = self._clock.callLater(self._shutdown_timeout, self.kill)
+        await websockets
+        await gone
+        if impatience.active():
+            impatience.cancel()
+        for server in servers:
+            server.stopService()
+        await (self._listeners.stopService() or succeed(None))
+        for backend in self._backends:
+            await backend.stop()
+
+    def kill(self) -> None:
+        """End every container now: the time for an orderly stop is over, or the operator has no patience."""
+        self.log.warn("containers are killed")
+        for server in self._servers.by_name.values():
+            server.kill()
