@@ -102,7 +102,7 @@ class StartQueue:
     def __init__(self) -> None:
         self._queue: list[Start] = []  # WAITING and HELD, by rank
         self._by_waiter: dict[WaiterId, Start] = {}  # until answered or dropped
-        self._placed: dict[SessionId, Start] = {}
+        self.placed: dict[SessionId, Start] = {}  #: by the session that a ledger is asked to take
         self._ranks = 0
         self._queued_by = Counter[Caller]()
         self.keys: dict[tuple[str, str], KeyRecord] = {}
@@ -173,11 +173,11 @@ class StartQueue:
         start.move(StartInput.PLACE)
         self._remove(start)
         start.container, start.session = container, session
-        self._placed[session] = start
+        self.placed[session] = start
 
     def admitted(self, now: float, session: SessionId) -> Start | None:
         """The ledger took it. None when nobody asked for this session any more (its container was lost meanwhile)."""
-        start = self._placed.pop(session, None)
+        start = self.placed.pop(session, None)
         if start is None:
             return None
         start.move(StartInput.ADMIT)
@@ -189,7 +189,7 @@ class StartQueue:
 
     def bounced(self, now: float, session: SessionId) -> None:
         """The ledger did not take it: back to its rank. A no-op when that happened already."""
-        start = self._placed.pop(session, None)
+        start = self.placed.pop(session, None)
         if start is None:
             return
         start.move(StartInput.BOUNCE)
@@ -221,6 +221,7 @@ class StartQueue:
     def bind(self, start: Start, session: SessionId, expires_at: float) -> None:
         """From now on the start's key stands for this session."""
         assert start.key is not None
+        self._forget(start.owner, start.key)
         self.keys[start.owner, start.key] = KeyRecord(start.idle_timeout, start, expires_at)
         self._key_of[session] = (start.owner, start.key)
 
@@ -279,7 +280,7 @@ class StartQueue:
 
     def outstanding(self, caller: Caller) -> int:
         """Starts of this caller that ledgers are being asked for."""
-        return sum(start.caller == caller for start in self._placed.values())
+        return sum(start.caller == caller for start in self.placed.values())
 
     # --- inside
 
