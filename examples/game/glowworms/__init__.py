@@ -1,0 +1,1 @@
+"""Glowworms: a small multiplayer game whose rooms live in one process's memory."""

@@ -1,0 +1,44 @@
+"""What `import sticky` offers, each name loaded when it is first used.
+
+The daemon, the containers' runtime and users' programs all import this package: it must stay free of work, and must never
+import the event loop.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sticky import exception as exception
+    from sticky.sdk.app import App as App
+    from sticky.sdk.decorators import enter as enter
+    from sticky.sdk.decorators import exit as exit
+    from sticky.sdk.decorators import sessioned as sessioned
+    from sticky.sdk.server import Server as Server
+    from sticky.sdk.sessions import ServerSessionCredentials as ServerSessionCredentials
+
+_HOMES = {
+    "App": "sticky.sdk.app",
+    "Server": "sticky.sdk.server",
+    "ServerSessionCredentials": "sticky.sdk.sessions",
+    "enter": "sticky.sdk.decorators",
+    "exit": "sticky.sdk.decorators",
+    "sessioned": "sticky.sdk.decorators",
+}
+
+__all__ = ["App", "Server", "ServerSessionCredentials", "enter", "exception", "exit", "sessioned"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "exception":
+        return importlib.import_module("sticky.exception")
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'sticky' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

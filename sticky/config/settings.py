@@ -1,0 +1,80 @@
+"""The configuration as the program uses it: frozen, validated, complete. Must not know defaults or sources.
+
+Built by `sticky.config.loading`. Paths are absolute and times are seconds. What is secret is left out of every repr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+
+import attrs
+
+from sticky.core.values import Policy, ServerName
+
+
+@attrs.frozen(kw_only=True)
+class ProxyTokenSettings:
+    """A proxy token from the file. Exactly one of `secret` and `secret_hash` is there."""
+
+    id: str  #: "wk-…"
+    secret: str | None = attrs.field(repr=False)  #: "ws-…"
+    secret_hash: str | None = attrs.field(repr=False)  #: as `sticky.core.tokens` makes it
+    owner: str
+    servers: tuple[str, ...]  #: names, or "*" for all
+    expires_at: float | None  #: Unix time
+    admin: bool
+
+
+@attrs.frozen(kw_only=True)
+class DaemonSettings:
+    """What holds for the whole daemon."""
+
+    listen: tuple[str, ...]  #: Twisted endpoint strings
+    admin: str  #: the same, for the admin API
+    state_dir: Path
+    brand: str
+    workers: int
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...]
+    shutdown_timeout: float
+    proxy_tokens: tuple[ProxyTokenSettings, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ServerSettings:
+    """One Server."""
+
+    name: ServerName
+    app: str  #: the app's name; of a Server with a command in the file its own
+    hosts: tuple[str, ...]  #: lower case, no port; empty: any Host
+    url: str | None  #: what clients see, without a slash at its end; None: from Host and listener
+    command: tuple[str, ...]  #: with {placeholders}
+    directory: Path  #: containers' working directory
+    backend: str
+    port: int | None  #: where the program listens if it ignores PORT
+    ready_path: str | None  #: probed with GET; None: an open port is enough
+    reports_ready: bool  #: the program says itself when its enter hooks are done
+    env: Mapping[str, str] = attrs.field(repr=False)
+    sessioned: bool
+    unauthenticated: bool
+    policy: Policy
+    serial: bool
+    session_wait_timeout: float
+    allowed_origins: tuple[str, ...]
+    half_close_timeout: float
+    response_timeout: float | None
+    websocket: str
+    websocket_refusal: str
+    ended_status: int
+    third_party_frames: bool
+    insecure_cookie: bool
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """Everything. `warnings` are lines for the operator: what is allowed but wants a second look."""
+
+    daemon: DaemonSettings
+    servers: tuple[ServerSettings, ...]
+    warnings: tuple[str, ...]

@@ -1,0 +1,191 @@
+"""The one table of settings: name, kind, default, help and what a change means. Reading and documentation follow it.
+
+A setting is added here and nowhere else. Defaults of limits are those of `core.values.Policy`. Must not read files.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import attrs
+
+from sticky.config import commands, listeners
+from sticky.config.forms import host_name, network, origin, public_url, secret, secret_hash, token_id
+from sticky.config.kinds import (
+    Arguments,
+    EnvironmentSecrets,
+    FilePath,
+    Flag,
+    Kind,
+    ManyOf,
+    Moment,
+    OneOf,
+    Parsed,
+    Readiness,
+    Seconds,
+    Text,
+    Variables,
+    Whole,
+)
+from sticky.core.values import MAX_SESSIONS, Placement, Policy
+
+
+class Change(Enum):
+    """What it takes for a changed value to take effect."""
+
+    LIVE = "live"
+    DEPLOYMENT = "new deployment"
+    RESTART = "restart"
+
+
+REQUIRED = object()  #: a default that says that there is none
+
+
+@attrs.frozen
+class Setting:
+    """One row."""
+
+    name: str
+    kind: Kind
+    default: Any  #: for the program, as `kind` would have read it; REQUIRED if it must be given
+    change: Change
+    help: str
+    unset: str = attrs.field(kw_only=True, default="")  #: what a default of None means
+    only: tuple[object, ...] = attrs.field(
+        kw_only=True, default=()
+    )  #: what this version can do; empty: all that is allowed
+    secret: bool = attrs.field(kw_only=True, default=False)  #: the raw value never appears in an error
+
+
+LIVE, DEPLOYMENT, RESTART = Change
+_LIMIT = {field.name: field.default for field in attrs.fields(Policy)}
+_MONTH = 30 * 86_400
+
+#: What a Server's own variables must not hide: readiness and the search for strays rely on it.
+CONTAINER_VARIABLES = ("PORT", "STICKY_PORT", "STICKY_HOST", "STICKY_CONTAINER_ID", "STICKY_READY_FD")
+
+#: What a Server may be called: the name of its table.
+SERVER_NAME = Text(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", "1 to 63 letters, digits and _ . - (no . or - in front)")
+
+_ENDPOINT = Parsed(listeners.endpoint, listeners.ALLOWED)
+_HOSTS = ManyOf(Parsed(host_name, "a host name or IP address without scheme and port, such as echo.localhost or [::1]"))
+_ORIGINS = ManyOf(Parsed(origin, "an origin such as https://example.org or http://localhost:3000"))
+_URL = Parsed(public_url, "http:// or https:// with a host and perhaps a port, such as https://echo.example.org")
+_NETWORKS = ManyOf(Parsed(network, "an IP address or network such as 10.0.0.0/8"))
+
+# fmt: off
+DAEMON = (
+    Setting("listen", ManyOf(_ENDPOINT, at_least=1), ("tcp:8080:interface=127.0.0.1",), RESTART,
+            "Where clients connect: Twisted endpoint strings. TLS is an `ssl:` endpoint."),
+    Setting("admin", Text(r"unix:.+", "a unix: endpoint string; {state_dir} in it stands for the state directory"),
+            "unix:{state_dir}/admin.sock", RESTART,
+            "Where the admin API listens: a socket of mode 0600 that takes only the daemon's own user."),
+    Setting("state_dir", FilePath(), None, RESTART,
+            "Keys, the development proxy token, sockets and containers' output are kept here.",
+            unset="`state` beside the file; with `--app` alone `./state`"),
+    Setting("brand", Text(r"[a-z][a-z0-9]{0,31}", "1 to 32 lower-case letters and digits, a letter first"), "modal",
+            RESTART, "The one word in every name on the wire: `modal` gives `/_modal/…` and `Modal-Authorization`."),
+    Setting("workers", Whole(1, 64), 1, RESTART, "Processes that share the listeners.", only=(1,)),
+    Setting("trusted_proxies", _NETWORKS, (), RESTART, "Peers whose `X-Forwarded-*` fields are believed."),
+    Setting("shutdown_timeout", Seconds(1, 7200), 45.0, RESTART,
+            "Longest time from SIGTERM to the end of the daemon; what still runs then is killed."),
+)
+
+PROXY_TOKEN = (
+    Setting("id", Parsed(token_id, "wk- and 1 to 64 letters, digits, - or _"), REQUIRED, LIVE,
+            "The public half, `wk-…`."),
+    Setting("secret_hash", Parsed(secret_hash, "blake2b: or blake2b-keyed: and 64 hex digits"), None, LIVE,
+            "The hash of the secret half, such as `blake2b:` and what `printf %s \"$SECRET\" | b2sum -l 256` prints. Either "
+            "this or `secret` is given.", unset="`secret` is given", secret=True),
+    Setting("secret", Parsed(secret, "ws- and 1 to 200 letters, digits, - or _; or env:NAME, a variable that holds it"),
+            None, LIVE, "The secret half: `env:NAME` takes it from the environment. Written out as `ws-…` it is for "
+            "development and warns.", unset="`secret_hash` is given", secret=True),
+    Setting("owner", Text(r"[\x21-\x7e]{1,128}", "1 to 128 visible ASCII characters"), REQUIRED, LIVE,
+            "Whom limits count and whose sessions are listed. Several tokens may share one."),
+    Setting("servers", ManyOf(Text(r"\*|" + SERVER_NAME.pattern, 'a Server\'s name or "*"'), at_least=1), ("*",), LIVE,
+            "The Servers it is valid for."),
+    Setting("expires_at", Moment(), None, LIVE, "From then on it is refused.", unset="never"),
+    Setting("admin", Flag(), False, LIVE, "Whether it may use the admin API."),
+)
+
+SERVER = (
+    Setting("hosts", _HOSTS, (), LIVE,
+            "Host names that reach this Server. With one Server it may be left out: then any Host does, and on an "
+            "unauthenticated one IP addresses and localhost names. With several Servers each needs its own."),
+    Setting("url", _URL, None, LIVE, "What clients see.", unset="from the Host and the listener's scheme"),
+    Setting("command", Arguments(commands.check, commands.ALLOWED), None, DEPLOYMENT,
+            "What a container runs. It listens on `{port}`, or on the `PORT` of its environment.",
+            unset="the app's class"),
+    Setting("directory", FilePath(), None, DEPLOYMENT, "The containers' working directory.",
+            unset="the folder of the file; of an app the folder it was started from"),
+    Setting("backend", Text(r"[a-z0-9_-]{1,32}", "the name of an installed container backend"), "process", DEPLOYMENT,
+            "How containers are run."),
+    Setting("port", Whole(1, 65535), None, DEPLOYMENT,
+            "Where the program listens if it takes neither `{port}` nor `PORT`. Then only one copy can run.",
+            unset="each copy gets its own"),
+    Setting("ready", Readiness(), None, DEPLOYMENT,
+            "When a container counts as ready: its port is open, or a GET of the path answers with a status under 400.",
+            unset='`"port"`'),
+    Setting("env", Variables(CONTAINER_VARIABLES), {}, DEPLOYMENT,
+            "More environment variables. Containers inherit PATH, HOME, LANG, LC_*, TZ and TMPDIR, nothing else.",
+            secret=True),
+    Setting("secrets", EnvironmentSecrets(CONTAINER_VARIABLES), {}, DEPLOYMENT,
+            "Environment variables whose values are taken from the daemon's environment.", secret=True),
+    Setting("sessioned", Flag(), True, LIVE, "Whether requests need a session.", only=(True,)),
+    Setting("unauthenticated", Flag(), False, LIVE, "Anyone may start and terminate sessions, without a proxy token."),
+    Setting("max_concurrency", Whole(1, MAX_SESSIONS), _LIMIT["max_concurrency"], LIVE,
+            "Sessions that a container holds at most."),
+    Setting("target_concurrency", Whole(1, MAX_SESSIONS), _LIMIT["target_concurrency"], LIVE,
+            "Sessions that a container should hold: above it another one is started.", unset="`max_concurrency`"),
+    Setting("min_containers", Whole(0, 10_000), _LIMIT["min_containers"], LIVE,
+            "Containers that run without any demand."),
+    Setting("max_containers", Whole(1, 10_000), _LIMIT["max_containers"], LIVE, "Containers of a deployment at most."),
+    Setting("buffer_containers", Whole(0, 10_000), _LIMIT["buffer_containers"], LIVE,
+            "Extra open containers while there is any demand."),
+    Setting("scaleup_window", Seconds(0, 3600), _LIMIT["scaleup_window"], LIVE,
+            "How long demand must hold before another container starts. The first one starts at once."),
+    Setting("scaledown_window", Seconds(2, 3600), _LIMIT["scaledown_window"], LIVE,
+            "How long a container must be without a session before it is stopped."),
+    Setting("startup_timeout", Seconds(0.1, 3600), _LIMIT["startup_timeout"], LIVE,
+            "How long a container may take to be ready."),
+    Setting("max_total_containers", Whole(1, 10_000), _LIMIT["max_total_containers"], LIVE,
+            "Containers of all deployments together.", unset="twice `max_containers`"),
+    Setting("max_idle_timeout", Seconds(1, _MONTH), _LIMIT["max_idle_timeout"], LIVE,
+            "The longest idle timeout that a client may ask for.", unset="half of `container_max_age`"),
+    Setting("max_queue_per_caller", Whole(1, 100_000), _LIMIT["max_queue_per_caller"], LIVE,
+            "Starts of one caller that wait at most."),
+    Setting("max_sessions_per_caller", Whole(1, 1_000_000), _LIMIT["max_sessions_per_caller"], LIVE,
+            "Sessions of one caller at most."),
+    Setting("half_close_timeout", Seconds(0, 3600), 10.0, LIVE,
+            "How long an answer may make no progress towards a client that has closed its sending side."),
+    Setting("allowed_origins", _ORIGINS, (), LIVE, "Origins besides the Server's own whose pages may use its cookie."),
+    Setting("exit_grace_period", Seconds(0, 3600), _LIMIT["exit_grace_period"], LIVE,
+            "How long work in flight goes on before a stopping container gets SIGTERM."),
+    Setting("container_max_age", Seconds(2, _MONTH), _LIMIT["container_max_age"], DEPLOYMENT,
+            "A container's age limit; its sessions end with it."),
+    Setting("idle_timeout", Seconds(1, _MONTH), _LIMIT["idle_timeout"], LIVE,
+            "A session ends after this long with nothing in flight. For sessions that name none."),
+    Setting("queue_timeout", Seconds(1, 300), _LIMIT["queue_timeout"], LIVE, "How long a start waits for a container."),
+    Setting("max_queue", Whole(1, 100_000), _LIMIT["max_queue"], LIVE, "Starts that wait at most."),
+    Setting("placement", OneOf(tuple(Placement)), _LIMIT["placement"], LIVE,
+            "Among containers with room: `spread` takes the emptiest, `pack` the fullest one below its target."),
+    Setting("serial", Flag(), False, DEPLOYMENT, "One request at a time in each session.", only=(False,)),
+    Setting("session_wait_timeout", Seconds(1, 3600), 60.0, LIVE,
+            "How long a request of a `serial` Server waits its turn."),
+    Setting("websocket", OneOf(("frames", "messages")), "frames", LIVE,
+            "WebSockets are relayed frame by frame, or as whole messages."),
+    Setting("websocket_refusal", OneOf(("close", "http")), "close", LIVE,
+            "How a browser's handshake for an ended session is refused: accepted and closed with a code, or by HTTP."),
+    Setting("ended_status", OneOf((410, 401)), 410, LIVE, "The HTTP status for an ended session."),
+    Setting("response_timeout", Seconds(0.1, 86_400), None, LIVE,
+            "How long a container may take until its response begins.", unset="no limit"),
+    Setting("third_party_frames", Flag(), False, LIVE,
+            "The cookie works in frames of other sites (`SameSite=None; Partitioned`)."),
+    Setting("insecure_cookie", Flag(), False, LIVE,
+            "The cookie lacks `Secure` and `__Host-`, for plain HTTP on other names than localhost."),
+)
+# fmt: on
+
+#: Settings that are known but not there yet, so that an error can say so instead of "unknown".
+COMING = frozenset({"cpu", "memory", "silent_timeout", "user", "max_message_size", "public_names"})

@@ -1,0 +1,168 @@
+"""What an app declares, asked of a child process: user code is never imported where this runs (architecture, decision 8).
+
+Owns the question and the bounds on its answer; must not know configuration defaults, sessions or the event loop. It blocks,
+so it is called before the reactor runs, or in a thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import attrs
+
+from sticky.containers.environment import INHERITED
+from sticky.errors import ConfigError
+from sticky.sdk.declaration import AppDeclaration, ServerDeclaration
+from sticky.sdk.exception import InvalidError
+from sticky.sdk.loading import names_file, split_target
+
+LONGEST_DOCUMENT = 1 << 20  #: bytes of JSON; an app with a hundred Servers needs a tenth of it
+_STDERR_TAIL = 4096  #: bytes of the child's error output that are looked at
+
+
+@attrs.frozen(kw_only=True)
+class DescribedServer:
+    """One Server of an app, ready to be configured and run."""
+
+    name: str
+    app: str
+    #: Keys as in config.md's `[servers.x]`, only those that the app sets itself, and `sessioned` always. `command`, `port`
+    #: and `python` are not among them: they are resolved into the fields below.
+    settings: Mapping[str, object]
+    command: tuple[str, ...]  #: what a container runs; a declared command keeps its {placeholders}
+    directory: Path  #: absolute; the container's working directory
+    port: int | None  #: where the program listens if it ignores PORT; None: it takes PORT (or {port}) for sure
+    reports_ready: bool  #: it writes to STICKY_READY_FD when its enter hooks are done
+
+
+@attrs.frozen(kw_only=True)
+class Description:
+    """An app, or the one Server of it that was asked for."""
+
+    source: str  #: the app argument as given, for error texts
+    app: str
+    servers: tuple[DescribedServer, ...]  #: at least one, names unique, in the order of declaration
+    entrypoints: tuple[str, ...] = ()  #: names of its local entrypoints
+
+
+def describe(app: str, python: str | None, cwd: Path, timeout: float = 30) -> Description:
+    """Ask a child with the Server's own Python what `app` declares: `game.py`, `game.py:Server`, `package.module:Server`.
+
+    `python` is an interpreter that has sticky installed (None: the running one); `cwd` is where relative files and modules
+    are looked up. Raises `errors.ConfigError` (one line, its source is `app`) for everything that can be wrong with the app,
+    the interpreter included. Takes at most `timeout` seconds.
+    """
+    target, wanted = split_target(app)
+    directory = cwd.absolute()
+    if names_file(target):
+        path = directory / target
+        if not path.is_file():
+            raise ConfigError(app, "", f"there is no file {path}")
+        target = str(path)
+    interpreter = sys.executable if python is None else _interpreter(python, directory)
+    declaration = _ask(app, [interpreter, "-m", "sticky.containers.runtime", "describe", target], directory, timeout)
+    servers = tuple(_describe(one, declaration.name, target, interpreter, directory) for one in declaration.servers)
+    if not servers:
+        raise ConfigError(app, "", f"the app {declaration.name!r} has no Server: decorate a class with @app.server()")
+    if wanted is not None:
+        known = ", ".join(server.name for server in servers)
+        servers = tuple(server for server in servers if server.name == wanted)
+        if not servers:
+            raise ConfigError(
+                app, "", f"there is no Server {wanted!r} in the app {declaration.name!r}; it has: {known}"
+            )
+    return Description(source=app, app=declaration.name, servers=servers, entrypoints=declaration.entrypoints)
+
+
+def _describe(server: ServerDeclaration, app: str, target: str, interpreter: str, directory: Path) -> DescribedServer:
+    command = server.command
+    if command is None:
+        home = Path(target).parent if names_file(target) else directory
+        own = interpreter if server.python is None else _interpreter(server.python, home)
+        command = (own, "-m", "sticky.containers.runtime", "serve", target, "--server", server.name)
+    return DescribedServer(
+        name=server.name,
+        app=app,
+        settings={**server.settings, "sessioned": server.sessioned},
+        command=command,
+        directory=directory,
+        port=server.port,
+        reports_ready=server.command is None,
+    )
+
+
+def _interpreter(python: str, home: Path) -> str:
+    """A bare name is looked up in PATH; a path is relative to what names it. Never resolved: a venv's python is a link."""
+    return str(home / python) if os.sep in python else python
+
+
+def _ask(app: str, command: Sequence[str], directory: Path, timeout: float) -> AppDeclaration:
+    """Run the child and read its one document."""
+    # Files, not pipes: a process that the import starts may inherit them, and a pipe would then never end.
+    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as noise:
+        status = _run(app, command, directory, timeout, answer, noise)
+        answer.seek(0)
+        document = answer.read(LONGEST_DOCUMENT + 1)
+        noise.seek(max(0, noise.seek(0, os.SEEK_END) - _STDERR_TAIL))
+        lines = noise.read().decode("utf-8", "replace").split("\n")
+    if len(document) > LONGEST_DOCUMENT:
+        raise ConfigError(app, "", f"its description is longer than {LONGEST_DOCUMENT} bytes")
+    if not document:
+        raise ConfigError(app, "", _silence(command[0], status, [line.strip() for line in lines if line.strip()]))
+    try:
+        fields = json.loads(document)
+        if isinstance(fields, dict) and isinstance(fields.get("error"), str):
+            raise ConfigError(app, "", fields["error"])
+        return AppDeclaration.from_document(fields)
+    except (ValueError, InvalidError) as error:
+        raise ConfigError(app, "", f"its description cannot be read: {error}") from None
+
+
+def _run(app: str, command: Sequence[str], directory: Path, timeout: float, answer: IO[bytes], noise: IO[bytes]) -> int:
+    """The exit status of the child. Whatever it left in its process group is killed."""
+    try:
+        child = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=_environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=answer,
+            stderr=noise,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ConfigError(app, "", f"the interpreter {command[0]} cannot be run: {error.strerror}") from None
+    try:
+        return child.wait(timeout)
+    except subprocess.TimeoutExpired:
+        raise ConfigError(app, "", f"importing it took longer than {timeout:g} seconds") from None
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _silence(interpreter: str, status: int, lines: Sequence[str]) -> str:
+    """Why a child said nothing."""
+    last = lines[-1] if lines else ""
+    if "No module named" in last and "sticky" in last:
+        return f"the interpreter {interpreter} has no sticky installed: {last}"
+    return f"importing it ended the interpreter (status {status}){f': {last}' if last else ''}"
+
+
+def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """What a container inherits (semantics.md), and PYTHONPATH for checkouts: an import must not see the daemon's secrets."""
+    return {
+        name: value
+        for name, value in inherited.items()
+        if name in INHERITED or name.startswith("LC_") or name == "PYTHONPATH"
+    }

@@ -1,0 +1,205 @@
+"""The request's way to its container: the lease, a connection, the bytes, and when they may be sent a second time.
+
+A base of `relay.Exchange`. Must not know what an answer means beyond that it has begun.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from sticky import errors
+from sticky.core.tokens import Claims
+from sticky.edge.exchange import ExchangeEnds, Stage
+from sticky.edge.handover import HandshakeFront
+from sticky.edge.upstream import Upstream
+from sticky.edge.wire import container_head
+from sticky.isticky import ILease
+
+IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})  #: RFC 9110, 9.2.2
+FRESH_ENOUGH = 1.0  #: seconds that a connection may have been idle for a request that cannot be sent twice
+ONE_WRITE = 4096  #: bytes that an idle socket's buffer takes whole: either all or none of them were written
+
+_WAITING, _CONNECTING, _UPGRADING, _ASKED = Stage.WAITING, Stage.CONNECTING, Stage.UPGRADING, Stage.ASKED
+_ANSWERING, _FLUSHING = Stage.ANSWERING, Stage.FLUSHING
+
+
+class Asking(ExchangeEnds, ABC):
+    """An exchange as far as its request is concerned."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def answer_received(self, data: bytes) -> None:
+        """Bytes from the container."""
+
+    @abstractmethod
+    def upstream_lost(self, clean: bool) -> None:
+        """The container closed the connection; `clean` if by a FIN."""
+
+    @abstractmethod
+    def answered_elsewhere(self, transport: Any, data: bytes) -> None:
+        """A WebSocket relay's container answered something other than 101; `data` is all that came on this connection."""
+
+    # --- the lease
+
+    def begin(self, claims: Claims) -> None:
+        """Ask for the lease, and go on when it is there."""
+        try:
+            lease = self.front.context.routing.begin(claims, self)
+        except errors.Refusal as error:
+            self.refuse(error)
+            return
+        if isinstance(lease, Deferred):
+            self._waiting = lease
+            lease.addCallbacks(self._granted_late, self._not_granted)
+        else:
+            self._granted(lease)
+
+    def _granted_late(self, lease: ILease) -> None:
+        self._waiting = None
+        self._granted_at = self._connected_at = self.front.context.reactor.seconds()
+        self._granted(lease)
+
+    def _not_granted(self, failure: Failure) -> None:
+        self._waiting = None
+        if self.stage is not _WAITING:
+            return  # cancelled: the client left
+        if isinstance(failure.value, errors.Refusal):
+            self.refuse(failure.value)
+        else:
+            self.front.context.log.failure("a lease could not be had", failure)
+            self.refuse(errors.Unavailable())
+
+    def _granted(self, lease: ILease) -> None:
+        self._lease = self._leased = lease
+        front = self.front
+        context = front.context
+        head = self.head
+        self._container_head = container_head(head, context.names, front.peer, lease.session.encode("ascii"))
+        if head.websocket:
+            self._upgrade(lease)
+            return
+        pool = context.upstreams.pool(lease.container, lease.address)
+        upstream = pool.take(context.settings.limits.upstream_idle if head.method in IDEMPOTENT else FRESH_ENOUGH)
+        if upstream is None:
+            self._become(_CONNECTING)
+            self._dial = pool.dial(self)
+        else:
+            upstream.user = self
+            self._ask(upstream)
+
+    def _upgrade(self, lease: ILease) -> None:
+        relay = self.front.context.websocket_relay
+        if relay is None:
+            self.refuse(errors.Unavailable("WebSockets are not served here."))
+            return
+        self._become(_UPGRADING)
+        self.half_close_timeout = None
+        self._handover = handover = HandshakeFront(self)
+        handover.start(relay, lease, self._container_head)
+
+    # --- the request, towards the container
+
+    def upstream_ready(self, upstream: Upstream) -> None:
+        self._dial = None
+        self._connected_at = self.front.context.reactor.seconds()
+        self._ask(upstream)
+
+    def upstream_refused(self) -> None:
+        self._dial = None
+        self.refuse(errors.ContainerUnavailable())
+
+    def _ask(self, upstream: Upstream) -> None:
+        self._become(_ASKED)
+        self._upstream = upstream
+        self._asked_used = upstream.used
+        pieces, self._pending = self._pending, []
+        self._pending_size = 0
+        data = b"".join((self._container_head, *pieces)) if pieces else self._container_head
+        upstream.transport.write(data)
+        complete = self.front.request_complete
+        if upstream.used and (pieces or not complete or self.head.method not in IDEMPOTENT):
+            # It may be closed already, and the request must not go out twice: learn whether any of it went out at all.
+            self._holding = True
+            self._unwritten = pieces if len(data) <= ONE_WRITE else None
+            upstream.tell_when_written()
+        elif not complete:
+            self._open_body(upstream)
+        if self.site.response_timeout is not None:
+            self._expect_answer(self.site.response_timeout)
+
+    def _open_body(self, upstream: Upstream) -> None:
+        upstream.transport.registerProducer(self.front, True)
+        self.front.resumeProducing()
+
+    def upstream_written(self) -> None:
+        self._holding = False
+        self._unwritten = None
+        upstream = self._upstream
+        if upstream is None or self.stage not in (_ASKED, _ANSWERING):
+            return
+        pieces, self._pending = self._pending, []
+        self._pending_size = 0
+        if pieces:
+            upstream.transport.writeSequence(pieces)
+        if self.front.request_complete:
+            self.front.resumeProducing()
+        else:
+            self._open_body(upstream)
+
+    def request_received(self, data: bytes, complete: bool) -> None:
+        self._bytes_in += len(data)
+        upstream = self._upstream
+        if self.stage in (_ASKED, _ANSWERING) and not self._holding and upstream is not None:
+            if data:
+                upstream.transport.write(data)
+            if complete:
+                upstream.transport.unregisterProducer()
+                self.front.resumeProducing()
+        elif self.stage in (_WAITING, _CONNECTING, _ASKED):
+            self._pending.append(data)
+            self._pending_size += len(data)
+            if self._pending_size > self.front.context.settings.limits.early_bytes:
+                self.front.pauseProducing()
+        if self.stage is _ASKED and self.site.response_timeout is not None:
+            self._expect_answer(self.site.response_timeout)
+
+    def request_broken(self) -> None:
+        if self.stage is _ANSWERING:
+            self._break_off("bad_body")
+        elif self.stage is not _FLUSHING:
+            self._let_go()
+            self.refuse(errors.BadBody(), keep=False)
+
+    def _expect_answer(self, within: float) -> None:
+        self.front.expect_by(self.front.context.reactor.seconds() + within)
+
+    def overdue(self, now: float) -> None:
+        if self.stage is _ASKED:
+            self._let_go()
+            self.refuse(errors.GatewayTimeout(), keep=False)
+
+    def _ask_again(self) -> bool:
+        """Whether the request goes out once more, on a new connection: it met one that its container had closed already."""
+        lease = self._lease
+        if self._retried or self._first_byte_at is not None or lease is None or not self._met_stale():
+            return False
+        self._retried = True
+        self._pending[:0] = self._unwritten or ()
+        self._holding = False
+        self._unwritten = None
+        self._become(_CONNECTING)
+        self._dial = self.front.context.upstreams.pool(lease.container, lease.address).dial(self, fresh=True)
+        return True
+
+    def _met_stale(self) -> bool:
+        """Whether the connection was lost so that the request can have done nothing."""
+        if self._unwritten is not None:  # not one byte of it could be written
+            return True
+        return (
+            self._asked_used and self.head.method in IDEMPOTENT and not self._bytes_in and self.front.request_complete
+        )

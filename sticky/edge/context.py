@@ -1,0 +1,111 @@
+"""What all clients' connections share, made once, and the factory that listeners get. Wires the edge; decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from twisted.internet.interfaces import IAddress, IListeningPort, IProtocol
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from sticky.core.tokens import Claims
+from sticky.edge.doors import Doors
+from sticky.edge.frontend import Frontend
+from sticky.edge.gate import Gate
+from sticky.edge.handshake import Handshake, IWebSocketFront
+from sticky.edge.limits import EdgeSettings
+from sticky.edge.site import Sites
+from sticky.edge.sweep import Sweep
+from sticky.edge.upstream import Upstreams
+from sticky.edge.wire import Names
+from sticky.isticky import IControl, ILease, IRouting
+from sticky.observe.access import AccessLog
+
+WebSocketRelay = Callable[[IWebSocketFront, Handshake, ILease], None]
+
+
+class TokenVerifier(Protocol):
+    """Checks session tokens (`core.tokens.Verifier`)."""
+
+    def verify(self, token: bytes, wall: float) -> Claims:
+        """What the token says. Raises `errors.BadCredential` or `errors.SessionEnded`."""
+
+
+class EdgeContext:
+    """The edge: its settings, its neighbours, and the objects that all its connections share."""
+
+    def __init__(
+        self,
+        settings: EdgeSettings,
+        sites: Sites,
+        names: Names,
+        verifier: TokenVerifier,
+        routing: IRouting,
+        control: IControl,
+        reactor: Any,
+        *,
+        wall: Callable[[], float],
+        websocket_relay: WebSocketRelay | None = None,
+        access: AccessLog | None = None,
+    ) -> None:
+        """`reactor` connects, and its clock is monotonic; `wall` is the Unix time, for tokens' expiry only.
+
+        Without `websocket_relay`, handshakes are answered with 503.
+        """
+        self.settings = settings
+        self.sites = sites
+        self.names = names
+        self.verifier = verifier
+        self.routing = routing
+        self.control = control
+        self.reactor = reactor
+        self.wall = wall
+        self.websocket_relay = websocket_relay
+        self.log = Logger(namespace="sticky.edge")
+        self.access = AccessLog(names.brand) if access is None else access
+        self.sweep = Sweep(reactor)
+        self.doors = Doors(settings.limits, reactor)
+        self.upstreams = Upstreams(
+            reactor,
+            self.sweep,
+            connect_timeout=settings.limits.connect_timeout,
+            idle=settings.limits.upstream_idle,
+        )
+        self.gate = Gate(self)
+
+
+@implementer(IProtocol)
+class _TurnedAway:
+    """The protocol of a client that may not come in: closed at once. (None would break a TLS listener.)"""
+
+    def makeConnection(self, transport: Any) -> None:
+        transport.abortConnection()
+
+    def connectionMade(self) -> None:
+        """Part of IProtocol."""
+
+    def dataReceived(self, data: bytes) -> None:
+        """What it says is not read."""
+
+    def connectionLost(self, reason: object) -> None:
+        """As was to be."""
+
+
+class EdgeFactory(Factory):
+    """Makes the protocols of clients' connections, for any stream endpoint."""
+
+    noisy = False
+
+    def __init__(self, context: EdgeContext) -> None:
+        self.context = context
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        address = getattr(addr, "host", "")
+        return Frontend(self.context, address) if self.context.doors.enter(address) else _TurnedAway()
+
+    def listening(self, port: IListeningPort) -> None:
+        """This factory listens there: its accepting pauses when the edge is full. Ports that cannot pause are left alone."""
+        if hasattr(port, "stopReading") and hasattr(port, "startReading"):
+            self.context.doors.add_listener(port)

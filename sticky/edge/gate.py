@@ -1,0 +1,186 @@
+"""Which request may pass, and what it is: a control call, a data request of a session, a handshake, or refused. Reads no bytes.
+
+Every request of every client passes `Gate.admit`, in the order of wire.md: Host, control paths, credential, its validity, its
+Server, redirect, origin rule; then the one gate of sessions, `IRouting.begin`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sticky import errors
+from sticky.core.tokens import Claims
+from sticky.edge.controls import ControlCall
+from sticky.edge.credentials import Credential, Source, find_credential, public_base, redirect_answer, wants_redirect
+from sticky.edge.forwarding import host_name, origin_allowed
+from sticky.edge.handover import closed_handshake, wants_close_frame
+from sticky.edge.parsing import RequestHead
+from sticky.edge.refusing import preflight_answer, refusal_answer
+from sticky.edge.relay import Exchange
+from sticky.edge.site import Site
+from sticky.isticky import Answer, ControlRequest
+from sticky.observe.access import AccessRecord
+
+if TYPE_CHECKING:
+    from sticky.edge.context import EdgeContext
+    from sticky.edge.frontend import Frontend
+
+SAFE = frozenset({b"GET", b"HEAD", b"OPTIONS"})  #: methods that a page of another origin may use with the cookie
+MAX_HOSTS = 1024  #: spellings of hosts remembered
+
+
+class Gate:
+    """The rules of admission for the whole edge."""
+
+    def __init__(self, context: EdgeContext) -> None:
+        self._context = context
+        self._hosts: dict[bytes, Site] = {}
+
+    def admit(self, front: Frontend, head: RequestHead, first: bytes) -> None:
+        """Serve a request whose head is complete; `first` is what came of its body. Answers or goes on by itself."""
+        context = self._context
+        site: Site | None = None
+        credential: Credential | None = None
+        try:
+            site = self._site(head.host)
+            answer: Answer | None = None
+            if site.allowed_origins:
+                answer = preflight_answer(head, site)
+            if answer is None and head.target.startswith(context.names.control):
+                self._control(front, head, site)
+                return
+            if answer is None:
+                credential = self._credential(head, site)
+                claims = self._claims(credential, site)
+                answer = self._redirect(front, head, site, credential)
+                if answer is None:
+                    self._check_origin(head, site, credential)
+        except errors.Refusal as error:
+            self._answer_refusal(front, head, site, credential, error)
+            return
+        if answer is not None:
+            self._answer(front, head, site, answer)
+            return
+        exchange = Exchange(front, head, site, credential, first)
+        front.serve(exchange)
+        exchange.begin(claims)
+
+    # --- the rules, in order
+
+    def _site(self, host: bytes) -> Site:
+        site = self._hosts.get(host)
+        if site is None:
+            site = self._context.sites.find(host_name(host))
+            if len(self._hosts) >= MAX_HOSTS:
+                self._hosts.clear()
+            self._hosts[host] = site
+        return site
+
+    def _credential(self, head: RequestHead, site: Site) -> Credential:
+        if not site.sessioned:
+            raise errors.Unavailable("Servers without sessions are not supported yet.")
+        credential = find_credential(head, self._context.names, insecure_cookie=site.insecure_cookie)
+        if credential is None:
+            raise errors.NoCredential
+        return credential
+
+    def _claims(self, credential: Credential, site: Site) -> Claims:
+        claims = self._context.verifier.verify(credential.token, self._context.wall())
+        if claims.server != site.name:
+            raise errors.WrongServer
+        return claims
+
+    def _redirect(self, front: Frontend, head: RequestHead, site: Site, credential: Credential) -> Answer | None:
+        if credential.source is not Source.QUERY or not wants_redirect(head, credential):
+            return None
+        return redirect_answer(
+            head,
+            credential.token,
+            self._context.names,
+            public_base(head, site.url, front.peer.proto(head)),
+            third_party_frames=site.third_party_frames,
+            insecure_cookie=site.insecure_cookie,
+        )
+
+    def _check_origin(self, head: RequestHead, site: Site, credential: Credential) -> None:
+        if (
+            credential.source is Source.COOKIE
+            and (head.websocket or head.method not in SAFE)
+            and not origin_allowed(head, site.allowed_origins)
+        ):
+            raise errors.BadOrigin
+
+    # --- what is not a data request
+
+    def _control(self, front: Frontend, head: RequestHead, site: Site) -> None:
+        names = self._context.names
+        try:
+            credential = find_credential(head, names, insecure_cookie=site.insecure_cookie)
+            token = None if credential is None else credential.token
+        except errors.BadCredential:
+            token = b""  # present, and valid nowhere
+        call = ControlCall(front, head, site)
+        front.serve(call)
+        call.start(
+            ControlRequest(
+                server=site.name,
+                sessioned=site.sessioned,
+                unauthenticated=site.unauthenticated,
+                method=head.method,
+                path=head.path,
+                query=head.query,
+                headers=head.fields,
+                client=front.peer.client(head),
+                origin_allowed=origin_allowed(head, site.allowed_origins),
+                session_token=token,
+            )
+        )
+
+    def _answer(self, front: Frontend, head: RequestHead, site: Site, answer: Answer) -> None:
+        sent = front.answer(answer, keep=head.keep_alive)
+        self._log(front, head, site, answer.status, sent, "-")
+
+    def _answer_refusal(
+        self,
+        front: Frontend,
+        head: RequestHead,
+        site: Site | None,
+        credential: Credential | None,
+        error: errors.Refusal,
+    ) -> None:
+        sent, status = self.refuse(front, head, site, credential, error, keep=head.keep_alive)
+        self._log(front, head, site, status, sent, error.code)
+
+    def refuse(
+        self,
+        front: Frontend,
+        head: RequestHead,
+        site: Site | None,
+        credential: Credential | None,
+        error: errors.Refusal,
+        *,
+        keep: bool,
+    ) -> tuple[int, int]:
+        """Answer with a refusal and finish. Returns the answer's size and status."""
+        ended = isinstance(error, errors.SessionEnded)
+        if ended and site is not None and wants_close_frame(head, site.websocket_refusal):
+            data = closed_handshake(head, error.code, self._context.names)
+            front.transport.write(data)
+            front.finish(False)
+            return len(data), 101
+        answer = refusal_answer(error, head, site, credential, self._context.names)
+        return front.answer(answer, keep=keep), answer.status
+
+    def _log(self, front: Frontend, head: RequestHead, site: Site | None, status: int, sent: int, reason: str) -> None:
+        self._context.access.write(
+            AccessRecord(
+                client=front.peer.client(head),
+                method=head.method,
+                target=head.target,
+                status=status,
+                bytes_out=sent,
+                server="-" if site is None else site.name,
+                reason=reason,
+                block=head.block,
+            )
+        )

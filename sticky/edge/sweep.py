@@ -1,0 +1,60 @@
+"""One timer for all of the edge's time-outs: whoever has a deadline is looked at twice a second. Knows nothing of what is late.
+
+Setting a deadline is a store into an attribute; a DelayedCall for each request would cost about 10 microseconds to make and cancel.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+INTERVAL = 0.5  #: seconds; a time-out is noticed at most this late, never early
+NEVER = float("inf")
+
+
+class Mortal(Protocol):
+    """Something with a deadline on the sweep's clock; `NEVER` for none."""
+
+    deadline: float
+
+    def overdue(self, now: float) -> None:
+        """The deadline has passed. Called again at each sweep until the deadline moves or the entry is gone."""
+
+
+class Sweep:
+    """The entries and the timer, which runs only while there are entries."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._entries: set[Mortal] = set()
+        self._call: IDelayedCall | None = None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, entry: Mortal) -> None:
+        """Look at this entry from now on."""
+        self._entries.add(entry)
+        if self._call is None:
+            self._call = self._clock.callLater(INTERVAL, self._look)
+
+    def discard(self, entry: Mortal) -> None:
+        """Look no more; an entry that is not there is a no-op."""
+        self._entries.discard(entry)
+
+    def stop(self) -> None:
+        """Forget all entries and the timer."""
+        self._entries.clear()
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def _look(self) -> None:
+        self._call = None
+        now = self._clock.seconds()
+        for entry in [entry for entry in self._entries if entry.deadline <= now]:
+            if entry in self._entries:  # an earlier one's end may have taken it along
+                entry.overdue(now)
+        if self._entries and self._call is None:
+            self._call = self._clock.callLater(INTERVAL, self._look)

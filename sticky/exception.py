@@ -1,0 +1,23 @@
+"""`sticky.exception`: the SDK's errors under the name that users write. Owns nothing."""
+
+from sticky.sdk.exception import (
+    AuthError,
+    ConnectionError,
+    Error,
+    ExecutionError,
+    InvalidError,
+    NotFoundError,
+    QueueTimeout,
+    SessionEndedError,
+)
+
+__all__ = [
+    "AuthError",
+    "ConnectionError",
+    "Error",
+    "ExecutionError",
+    "InvalidError",
+    "NotFoundError",
+    "QueueTimeout",
+    "SessionEndedError",
+]

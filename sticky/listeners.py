@@ -1,0 +1,71 @@
+"""Where clients connect: opens the endpoints, says where they are. Knows nothing of what is spoken there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.interfaces import IListeningPort
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from sticky.edge.context import EdgeFactory
+
+
+class Listeners(Service):
+    """The endpoints of a daemon. `urls` has the address of each as a client on this machine would write it."""
+
+    log = Logger()
+
+    def __init__(self, reactor: Any, endpoints: Sequence[str], factory: EdgeFactory, state_dir: Path) -> None:
+        self._reactor = reactor
+        self._endpoints = endpoints
+        self._factory = factory
+        self._url_file = state_dir / "url"
+        self._ports: list[IListeningPort] = []
+        self.urls: list[str] = []
+
+    def privilegedStartService(self) -> None:
+        """Bind: before privileges are dropped, and before any container exists.
+
+        A listener that cannot be opened is the operator's to mend: one line on stderr and exit status 1.
+        """
+        for endpoint in self._endpoints:
+            listening = serverFromString(self._reactor, endpoint).listen(self._factory)
+            listening.addCallbacks(self._opened, self._failed, callbackArgs=(endpoint,), errbackArgs=(endpoint,))
+        self._url_file.write_text("".join(f"{url}\n" for url in self.urls))
+        for url in self.urls:
+            self.log.info("listening on {url}", url=url)
+
+    def stopService(self) -> Deferred[list[tuple[bool, None]]]:
+        """Accept no more connections, drop those there are, and take the address away."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        self._url_file.unlink(missing_ok=True)
+        closing = [port.stopListening() for port in self._ports]
+        self._ports.clear()
+        return DeferredList([port for port in closing if port is not None])
+
+    def _opened(self, port: IListeningPort, endpoint: str) -> None:
+        self._ports.append(port)
+        self._factory.listening(port)
+        address = port.getHost()
+        if isinstance(address, IPv4Address | IPv6Address):
+            scheme = "https" if endpoint.removeprefix("haproxy:").startswith("ssl:") else "http"
+            self.urls.append(f"{scheme}://{_reachable(address.host)}:{address.port}")
+
+    def _failed(self, failure: Failure, endpoint: str) -> None:
+        sys.stderr.write(f"sticky: cannot listen on {endpoint}: {failure.getErrorMessage()}\n")
+        raise SystemExit(1)
+
+
+def _reachable(host: str) -> str:
+    """A name for the address that a listener is bound to: the wildcards are reached on the loopback."""
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,42 @@
+"""The wire names of control calls as texts, taken from the one place that builds them. Loaded at the first call, not at import."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+import attrs
+
+from sticky.sdk.exception import InvalidError
+
+
+@attrs.frozen
+class Names:
+    """What a client of control calls must spell."""
+
+    idle_timeout: str
+    idempotency_key: str
+    timestamp: str
+    session_token: str
+    start_path: str
+    terminate_path: str
+
+
+def names_from(environ: Mapping[str, str] | None = None) -> Names:
+    """For the brand in STICKY_BRAND, "modal" if that is not set. Raises `InvalidError` for what cannot be a brand."""
+    brand = (os.environ if environ is None else environ).get("STICKY_BRAND") or "modal"
+    if re.fullmatch(r"[a-z][a-z0-9]{0,31}", brand) is None:
+        raise InvalidError(f"STICKY_BRAND={brand!r} is not allowed; it must be 1 to 32 lower-case letters and digits")
+    from sticky.edge.wire import Names as WireNames
+
+    wire = WireNames(brand)
+    control = wire.control.decode("ascii")
+    return Names(
+        idle_timeout=wire.idle_timeout.decode("ascii"),
+        idempotency_key=wire.idempotency_key.decode("ascii"),
+        timestamp=wire.timestamp.decode("ascii"),
+        session_token=wire.session_token.decode("ascii"),
+        start_path=f"{control}sessions/start",
+        terminate_path=f"{control}sessions/terminate",
+    )

@@ -1,0 +1,144 @@
+"""`sticky run`: a daemon for the length of one local entrypoint.
+
+Imports the user's app into this process, which is the user's own; the daemon is a child and never does. Owns that child and its
+temporary state directory. Must not know what the daemon does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sticky.errors import ConfigError
+from sticky.sdk.daemon import URL_FILE
+from sticky.sdk.exception import ConnectionError, InvalidError
+from sticky.sdk.loading import load_app, split_target
+
+START_LIMIT = (
+    60.0  #: seconds for the daemon to listen; it asks a child of its own to import the app first (30 s at most)
+)
+STOP_LIMIT = 60.0  #: seconds for the daemon to stop; its own shutdown_timeout is 45
+_POLL = 0.02  #: seconds
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def daemon_command(app: str, state_dir: Path) -> Sequence[str]:
+    """The daemon as a child of this interpreter, on a free port of this machine only."""
+    twistd = "from twisted.scripts.twistd import run; run()"
+    options = ["--app", app, "--listen", "tcp:0:interface=127.0.0.1", "--state-dir", str(state_dir)]
+    return [sys.executable, "-c", twistd, "-n", "--pidfile=", "sticky", *options]
+
+
+def run_entrypoint(
+    target: str, *, command: Callable[[str, Path], Sequence[str]] = daemon_command, start_limit: float = START_LIMIT
+) -> int:
+    """Run the local entrypoint of `game.py`, or `game.py:main` of several, with a daemon beside it; then stop the daemon.
+
+    Blocks for as long as the entrypoint runs. The status: 0, or 1 if the entrypoint raised, with its traceback on stderr;
+    SystemExit and KeyboardInterrupt pass. Raises `LoadError` or `InvalidError` for the app, `ConfigError` if the daemon
+    refuses it, `ConnectionError` if it does not come up.
+    """
+    path, name = split_target(target)
+    app = load_app(path)
+    known = ", ".join(app.entrypoints) or "none"
+    if name is None and len(app.entrypoints) != 1:
+        raise InvalidError(f"{path} has these local entrypoints: {known}; sticky run needs one, or {path}:NAME")
+    if name is not None and name not in app.entrypoints:
+        raise InvalidError(f"there is no local entrypoint {name!r} in {path}; it has: {known}")
+    entrypoint = app.entrypoints[name if name is not None else known]
+    with (
+        tempfile.TemporaryDirectory(prefix="sticky-run-") as scratch,
+        _daemon(path, Path(scratch), command, start_limit),
+        _environment(scratch),
+    ):
+        try:
+            result = entrypoint()
+            if inspect.iscoroutine(result):
+                asyncio.run(result)
+        except Exception:
+            traceback.print_exc()
+            return 1
+    return 0
+
+
+@contextmanager
+def _environment(state_dir: str) -> Iterator[None]:
+    """Point the SDK at this daemon and at no other."""
+    names = ("STICKY_STATE_DIR", "STICKY_URL", "STICKY_PROXY_TOKEN")
+    before = {name: os.environ.pop(name, None) for name in names}
+    os.environ["STICKY_STATE_DIR"] = state_dir
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def _daemon(
+    app: str, state_dir: Path, command: Callable[[str, Path], Sequence[str]], start_limit: float
+) -> Iterator[None]:
+    libc = ctypes.CDLL(None)
+    log = state_dir / "daemon.log"
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            command(app, state_dir),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # a Ctrl-C on the terminal is ours; the daemon hears of it from us
+            preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+        )
+    try:
+        _wait_for_url(app, child, state_dir, log, start_limit)
+        yield
+    finally:
+        _stop(child)
+
+
+def _wait_for_url(app: str, child: subprocess.Popen[bytes], state_dir: Path, log: Path, limit: float) -> None:
+    deadline = time.monotonic() + limit
+    while True:
+        # In this order: a daemon that wrote its URL and ended at once has ended.
+        status = child.poll()
+        if status is not None:
+            last = _last_line(log)
+            if status == 2 and last:
+                raise ConfigError("sticky run", "", last)
+            raise ConnectionError(f"the daemon for {app} ended with status {status} before it listened: {last}")
+        url = state_dir / URL_FILE
+        if url.is_file() and url.stat().st_size:
+            return
+        if time.monotonic() > deadline:
+            raise ConnectionError(f"the daemon for {app} did not listen within {limit:g} seconds: {_last_line(log)}")
+        time.sleep(_POLL)
+
+
+def _last_line(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1][:500] if lines else "it said nothing"
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    """Orderly, and by force if that takes too long. A second Ctrl-C while it stops is force too."""
+    try:
+        child.terminate()
+        child.wait(STOP_LIMIT)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        child.kill()  # a no-op on one that has ended
+        child.wait()

@@ -1,0 +1,131 @@
+"""`twistd sticky`: the command line, and the one place that wires the rooms together. Must hold no rule.
+
+A wrong configuration ends here, before twistd daemonizes: one line on stderr and exit status 2. (A UsageError would
+print the whole usage and exit with 1; anything raised from `makeService` is a traceback.)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from twisted.application.service import IService
+from twisted.python import usage
+
+from sticky._version import __version__
+from sticky.config.loading import load
+from sticky.config.settings import Settings
+from sticky.containers.describe import describe
+from sticky.containers.plugins import installed
+from sticky.errors import ConfigError
+
+EXIT_STATUS = 2  #: of a wrong configuration, as for a wrong command line everywhere else
+
+
+class Options(usage.Options):
+    """The command line of `twistd sticky`. After `parseOptions`, `settings` holds the whole configuration, validated."""
+
+    synopsis = "[--app FILE_OR_MODULE[:Name]] [--config sticky.toml] [options]"
+    longdesc = "Serves the Servers of a Python app, of a configuration file, or of both. See docs/configuration.md."
+
+    optParameters = [
+        ["app", None, None, "A Python app: game.py, game.py:Server or package.module:Server"],
+        ["config", None, None, "A configuration file: sticky.toml"],
+        ["state-dir", None, None, "Directory of keys, sockets and containers' output (default: ./state)"],
+        ["workers", None, None, "Processes that share the listeners (default: 1)"],
+    ]
+    # A file name where one belongs completes by itself; these say so to shells.
+    compData = usage.Completions(
+        optActions={
+            "app": usage.CompleteFiles("*.py"),
+            "config": usage.CompleteFiles("*.toml"),
+            "state-dir": usage.CompleteDirs(),
+        },
+        multiUse=["listen"],
+    )
+
+    settings: Settings
+
+    def __init__(self) -> None:
+        usage.Options.__init__(self)  # not super(): mypy knows by this spelling that it is Twisted's own
+        self["listen"] = []
+
+    def opt_listen(self, endpoint: str) -> None:
+        """Where clients connect, a Twisted endpoint string; may be given several times
+        (default: tcp:8080:interface=127.0.0.1)"""
+        self["listen"].append(endpoint)
+
+    def opt_version(self) -> None:
+        """Display Sticky's version and exit."""
+        sys.stdout.write(f"sticky {__version__}\n")
+        raise SystemExit(0)
+
+    def parseOptions(self, options: list[str] | None = None) -> None:
+        """Read, describe and validate. Exits with status 2 and one line on stderr for everything that is wrong."""
+        try:
+            usage.Options.parseOptions(self, options)
+        except usage.UsageError as error:
+            _refuse(f"command line: {error}; see twistd sticky --help")
+        except ConfigError as error:
+            _refuse(str(error))
+
+    def parseArgs(self, *arguments: str) -> None:
+        if arguments:
+            raise usage.UsageError(
+                f"unexpected argument {arguments[0]!r}; apps and files are given by --app and --config"
+            )
+
+    def postOptions(self) -> None:
+        app, file = self["app"], self["config"]
+        if app is None and file is None:
+            raise ConfigError("command line", "", "nothing to serve; give --app game.py, --config sticky.toml or both")
+        cwd = Path.cwd()
+        # User code runs in a child only, and only before the reactor: this blocks (architecture, decision 8).
+        declared = None if app is None else describe(app, None, cwd)
+        self.settings = load(
+            file=None if file is None else Path(file),
+            app=declared,
+            flags=self._flags(),
+            cwd=cwd,
+            environ=os.environ,
+            backends=installed(),
+        )
+        for warning in self.settings.warnings:
+            sys.stderr.write(f"sticky: warning: {_one_line(warning)}\n")
+
+    def _flags(self) -> dict[str, object]:
+        flags: dict[str, object] = {}
+        if self["listen"]:
+            flags["listen"] = self["listen"]
+        if self["state-dir"] is not None:
+            flags["state_dir"] = self["state-dir"]
+        if self["workers"] is not None:
+            flags["workers"] = _number(self["workers"])
+        return flags
+
+
+def _number(text: str) -> object:
+    """A whole number, or the text for the table to refuse."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
+
+
+def _refuse(problem: str) -> NoReturn:
+    sys.stderr.write(f"sticky: {_one_line(problem)}\n")
+    raise SystemExit(EXIT_STATUS)
+
+
+def _one_line(text: str) -> str:
+    """On one line and without control characters: names come from files and may hold anything."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def makeService(options: Options) -> IService:
+    """What twistd calls. Nothing is opened, spawned or forked before its `startService`."""
+    from sticky.wiring import make_service
+
+    try:
+        return make_service(options.settings)
+    except ConfigError as error:
+        _refuse(str(error))

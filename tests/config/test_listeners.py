@@ -1,0 +1,66 @@
+"""Endpoint strings: what is taken, what is refused, and which paths become absolute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from sticky.config.kinds import Place, Refused
+from sticky.config.listeners import endpoint, unix_path
+
+PLACE = Place("sticky.toml", Path("/etc/a:b"))
+
+
+class EndpointTests(SynchronousTestCase):
+    def test_what_twisted_takes_is_taken_as_it_is(self) -> None:
+        for text in (
+            "tcp:8080",
+            "tcp:8080:interface=127.0.0.1",
+            "tcp:port=0:backlog=100",
+            "tcp6:8080:interface=\\:\\:1",
+            "haproxy:tcp:8080",
+        ):
+            self.assertEqual(endpoint(text, PLACE), text)
+
+    def test_paths_become_absolute_and_stay_one_field(self) -> None:
+        self.assertEqual(endpoint("unix:a.sock:mode=600", PLACE), "unix:/etc/a\\:b/a.sock:mode=600")
+        self.assertEqual(endpoint("unix:address=/run/a.sock", PLACE), "unix:address=/run/a.sock")
+        self.assertEqual(endpoint("haproxy:unix:a\\:b.sock", PLACE), "haproxy:unix:/etc/a\\:b/a\\:b.sock")
+
+    def test_certificates_are_looked_for_beside_the_file(self) -> None:
+        refused = self.assertRaises(Refused, endpoint, "ssl:8443:privateKey=key.pem:certKey=cert.pem", PLACE)
+        self.assertIn("cannot read '/etc/a:b/cert.pem': No such file or directory", str(refused.problem))
+
+    def test_a_certificate_that_is_none(self) -> None:
+        file = self.mktemp()
+        Path(file).write_text("not PEM")
+        place = Place("sticky.toml", Path.cwd())
+        refused = self.assertRaises(Refused, endpoint, f"ssl:8443:privateKey={file}", place)
+        self.assertIn("the certificate or key cannot be used", str(refused.problem))
+
+    def test_other_forms_are_refused(self) -> None:
+        for text in ("", ":", ":tcp:80", "8080", "tcp", "tcp:", "tcp:http", "tcp:65536", "tcp:-1", "tcp:80:nope=1"):
+            self.assertRaises(Refused, endpoint, text, PLACE)
+        for text in ("nope:1", "haproxy:", "haproxy:tcp", "haproxy:tcp:x", "unix", "unix:a:mode=9", "tcp:٣"):
+            self.assertRaises(Refused, endpoint, text, PLACE)
+
+    def test_a_socket_path_that_no_kernel_takes(self) -> None:
+        longest = "/" + "x" * 106
+        self.assertEqual(endpoint(f"unix:{longest}", PLACE), f"unix:{longest}")
+        refused = self.assertRaises(Refused, endpoint, f"unix:{longest}x", PLACE)
+        self.assertIn("at most 107 bytes", str(refused.problem))
+
+    @given(st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1, max_size=20))
+    def test_any_socket_path_survives(self, name: str) -> None:
+        quoted = name.replace("\\", "\\\\").replace(":", "\\:").replace("=", "\\=")
+        resolved = endpoint(f"unix:/run/{quoted}", PLACE)
+        self.assertEqual(unix_path(resolved), str(Path(f"/run/{name}")))
+
+    def test_the_socket_of_an_endpoint(self) -> None:
+        self.assertEqual(unix_path("unix:/run/a\\:b.sock:mode=600"), "/run/a:b.sock")
+        self.assertEqual(unix_path("unix:address=/run/a.sock"), "/run/a.sock")
+        self.assertIsNone(unix_path("tcp:80"))
+        self.assertIsNone(unix_path("unix:"))

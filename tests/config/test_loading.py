@@ -1,0 +1,415 @@
+"""sticky.toml, an app and the command line become settings, or one line that says what to change."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from pathlib import Path
+
+from sticky.core.proxy_tokens import hash_secret
+from sticky.core.values import Placement, Policy
+from tests.config.toml import ECHO, App, ConfigCase, DeclaredServer
+
+
+class DefaultsTests(ConfigCase):
+    def test_a_command_is_all_that_a_server_needs(self) -> None:
+        settings = self.load(ECHO)
+        (server,) = settings.servers
+        self.assertEqual(server.name, "echo")
+        self.assertEqual(server.command, ("./echo", "{port}"))
+        self.assertEqual(server.policy, Policy())
+        self.assertEqual(server.directory, self.folder)
+        self.assertIs(server.reports_ready, False)
+        self.assertEqual(settings.daemon.listen, ("tcp:8080:interface=127.0.0.1",))
+        self.assertEqual(settings.daemon.state_dir, self.folder / "state")
+        self.assertEqual(settings.daemon.admin, f"unix:{self.folder}/state/admin.sock")
+        self.assertEqual(settings.daemon.brand, "modal")
+        self.assertEqual(settings.warnings, ())
+
+    def test_every_setting_of_the_design_is_read(self) -> None:
+        server = self.server(
+            """
+            hosts = ["Echo.Localhost", "[::1]"]
+            url = "https://Echo.example.org:443/"
+            backend = "memory"
+            sessioned = true
+            unauthenticated = true
+            max_concurrency = 20
+            target_concurrency = 10
+            min_containers = 1
+            max_containers = 3
+            buffer_containers = 1
+            scaleup_window = 0.5
+            scaledown_window = 2
+            startup_timeout = 5
+            max_total_containers = 4
+            max_idle_timeout = 900
+            max_queue_per_caller = 7
+            max_sessions_per_caller = 8
+            half_close_timeout = 3
+            allowed_origins = ["https://a.example:443", "http://localhost:3000"]
+            exit_grace_period = 9
+            container_max_age = 3600
+            idle_timeout = 300
+            queue_timeout = 30
+            max_queue = 50
+            placement = "pack"
+            serial = false
+            session_wait_timeout = 20
+            websocket = "messages"
+            ready = { path = "/healthz" }
+            env = { LEVEL = "1" }
+            port = 9000
+            ended_status = 401
+            websocket_refusal = "http"
+            third_party_frames = true
+            insecure_cookie = true
+            response_timeout = 12.5
+            directory = "sub"
+            """,
+            app=None,
+        )
+        self.assertEqual(
+            server.policy,
+            Policy(
+                max_concurrency=20,
+                target_concurrency=10,
+                min_containers=1,
+                max_containers=3,
+                buffer_containers=1,
+                scaleup_window=0.5,
+                scaledown_window=2.0,
+                startup_timeout=5.0,
+                max_total_containers=4,
+                max_idle_timeout=900.0,
+                max_queue_per_caller=7,
+                max_sessions_per_caller=8,
+                exit_grace_period=9.0,
+                container_max_age=3600.0,
+                idle_timeout=300.0,
+                queue_timeout=30.0,
+                max_queue=50,
+                placement=Placement.PACK,
+            ),
+        )
+        self.assertEqual(server.hosts, ("echo.localhost", "[::1]"))
+        self.assertEqual(server.url, "https://echo.example.org")
+        self.assertEqual(server.allowed_origins, ("https://a.example", "http://localhost:3000"))
+        self.assertEqual(server.ready_path, "/healthz")
+        self.assertEqual(dict(server.env), {"LEVEL": "1"})
+        self.assertEqual(server.directory, self.folder / "sub")
+        self.assertEqual((server.backend, server.port, server.ended_status), ("memory", 9000, 401))
+        self.assertEqual((server.websocket, server.websocket_refusal), ("messages", "http"))
+        self.assertEqual((server.half_close_timeout, server.response_timeout), (3.0, 12.5))
+        self.assertTrue(server.unauthenticated and server.third_party_frames and server.insecure_cookie)
+
+    def setUp(self) -> None:
+        super().setUp()
+        (self.folder / "sub").mkdir()
+
+    def test_the_daemons_table_is_read_and_the_command_line_wins(self) -> None:
+        text = f"""
+            [daemon]
+            listen = ["tcp:81", "unix:a.sock"]
+            state_dir = "sub/state"
+            brand = "sticky"
+            trusted_proxies = ["10.0.0.0/8", "::1"]
+            shutdown_timeout = 5
+            {ECHO}"""
+        daemon = self.load(text).daemon
+        self.assertEqual(daemon.listen, ("tcp:81", f"unix:{self.folder}/a.sock"))
+        self.assertEqual(daemon.state_dir, self.folder / "sub/state")
+        self.assertEqual(daemon.trusted_proxies, (ip_network("10.0.0.0/8"), ip_network("::1")))
+        self.assertEqual((daemon.brand, daemon.shutdown_timeout), ("sticky", 5.0))
+        flags = {"listen": ["tcp:82"], "state_dir": "elsewhere", "workers": 1}
+        daemon = self.load(text, flags=flags).daemon
+        self.assertEqual(daemon.listen, ("tcp:82",))
+        self.assertEqual(daemon.state_dir, self.folder / "elsewhere")
+
+    def test_relative_paths_of_a_file_are_relative_to_it(self) -> None:
+        (self.folder / "sub/sticky.toml").write_text(f'[daemon]\nlisten = ["unix:a.sock"]\n{ECHO}directory = "."')
+        from sticky.config.loading import load
+
+        settings = load(
+            file=Path("sub/sticky.toml"), app=None, flags={}, cwd=self.folder, environ={}, backends={"process"}
+        )
+        self.assertEqual(settings.daemon.listen, (f"unix:{self.folder}/sub/a.sock",))
+        self.assertEqual(settings.daemon.state_dir, self.folder / "sub/state")
+        self.assertEqual(settings.servers[0].directory, self.folder / "sub")
+
+
+class RefusedSettingTests(ConfigCase):
+    def test_each_error_names_key_value_and_what_is_allowed(self) -> None:
+        wrong = {
+            "max_concurrency = 1001": "max_concurrency: 1001 is not allowed; allowed: a whole number from 1 to 1000",
+            "max_concurrency = 0": "max_concurrency: 0 is not allowed; allowed: a whole number from 1 to 1000",
+            "max_concurrency = true": "max_concurrency: true is not allowed; allowed: a whole number from 1 to 1000",
+            "max_concurrency = 2.0": "max_concurrency: 2.0 is not allowed; allowed: a whole number from 1 to 1000",
+            'max_concurrency = "5"': 'max_concurrency: "5" is not allowed; allowed: a whole number from 1 to 1000',
+            "scaledown_window = 1.9": "scaledown_window: 1.9 is not allowed; allowed: seconds from 2 to 3600",
+            "scaledown_window = nan": "scaledown_window: nan is not allowed; allowed: seconds from 2 to 3600",
+            "queue_timeout = 301": "queue_timeout: 301 is not allowed; allowed: seconds from 1 to 300",
+            "exit_grace_period = -1": "exit_grace_period: -1 is not allowed; allowed: seconds from 0 to 3600",
+            "idle_timeout = 0": "idle_timeout: 0 is not allowed; allowed: seconds from 1 to 2592000",
+            "idle_timeout = false": "idle_timeout: false is not allowed; allowed: seconds from 1 to 2592000",
+            "unauthenticated = 1": "unauthenticated: 1 is not allowed; allowed: true or false",
+            'placement = "random"': 'placement: "random" is not allowed; allowed: "spread" or "pack"',
+            "ended_status = 404": "ended_status: 404 is not allowed; allowed: 410 or 401",
+            'ready = "http"': 'ready: "http" is not allowed; allowed: "port" or { path = "/..." }',
+            'ready = { path = "x" }': 'ready: { path = "x" } is not allowed; allowed: "port" or { path = "/..." }',
+            "port = 65536": "port: 65536 is not allowed; allowed: a whole number from 1 to 65535",
+            'backend = "docker"': 'backend: "docker" is not installed; allowed: memory, process',
+            'directory = "gone"': f"directory: there is no directory '{self.folder}/gone'",
+            "hosts = []\nurl = 3": "url: 3 is not allowed; allowed: http:// or https:// with a host and perhaps a port, "
+            "such as https://echo.example.org",
+        }
+        for settings, expected in wrong.items():
+            self.assertEqual(self.refused_setting(settings), expected)
+
+    def test_a_misspelt_key_gets_the_right_one(self) -> None:
+        self.assertEqual(
+            self.refused_setting("max_concurency = 3"),
+            "max_concurency: is not a setting; did you mean max_concurrency?",
+        )
+        self.assertEqual(self.refused("[server.x]"), "sticky.toml: server: is not a setting; did you mean servers?")
+        error = self.refused("[daemon]\nzzz = 1")
+        self.assertTrue(error.startswith("sticky.toml: daemon.zzz: is not a setting; allowed: listen, admin, "), error)
+
+    def test_values_that_contradict_each_other(self) -> None:
+        wrong = {
+            "min_containers = 9": "min_containers: 9 is above max_containers, which is 8",
+            "min_containers = 2\nmax_containers = 1": "min_containers: 2 is above max_containers, which is 1",
+            "buffer_containers = 9": "buffer_containers: 9 is above max_containers, which is 8",
+            "max_concurrency = 5\ntarget_concurrency = 6": "target_concurrency: 6 is above max_concurrency, which is 5",
+            "max_total_containers = 3": "max_total_containers: 3 is below max_containers, which is 8",
+            "max_idle_timeout = 86400": "max_idle_timeout: 86400 is not below container_max_age, which is 86400",
+            "max_idle_timeout = 500": "idle_timeout: 600 is above max_idle_timeout, which is 500",
+            "container_max_age = 100": "idle_timeout: 600 is above half of container_max_age, which is 50",
+        }
+        for settings, expected in wrong.items():
+            self.assertEqual(self.refused_setting(settings), expected)
+
+    def test_what_this_version_cannot_do_is_said(self) -> None:
+        wrong = {
+            "sessioned = false": "sessioned: false is not supported by this version; allowed: true",
+            "serial = true": "serial: true is not supported by this version; allowed: false",
+            "cpu = 2": "cpu: is not supported by this version; remove it",
+        }
+        for settings, expected in wrong.items():
+            self.assertEqual(self.refused_setting(settings), expected)
+        self.assertEqual(
+            self.refused(f"[daemon]\nworkers = 4\n{ECHO}"),
+            "sticky.toml: daemon.workers: 4 is not supported by this version; allowed: 1",
+        )
+        self.assertIn("unix: endpoint string", self.refused(f'[daemon]\nadmin = "tcp:8081"\n{ECHO}'))
+
+    def test_hosts_urls_and_origins_of_another_form(self) -> None:
+        for settings in (
+            'hosts = ["a b"]',
+            'hosts = ["a:80"]',
+            'hosts = ["https://a"]',
+            'hosts = [""]',
+            'hosts = ["a", "A"]',
+            'url = "https://a/path"',
+            'url = "ftp://a"',
+            'url = "https://a:99999"',
+            'url = "https://user@a"',
+            'allowed_origins = ["*"]',
+            'allowed_origins = ["null"]',
+            'allowed_origins = ["a.example"]',
+            'allowed_origins = "https://a"',
+        ):
+            key = settings.partition(" ")[0]
+            self.assertTrue(self.refused_setting(settings).startswith(f"{key}: "), settings)
+
+    def test_environment_variables_do_not_show_their_values(self) -> None:
+        for settings in (
+            "env = { PASSWORD = 12345678 }",
+            'env = { "A B" = "12345678" }',
+            'env = { PORT = "12345678" }',
+            'env = "PASSWORD=12345678"',
+            'secrets = { PASSWORD = "12345678" }',
+            'secrets = "12345678"',
+        ):
+            error = self.refused_setting(settings)
+            self.assertNotIn("12345678", error)
+        self.assertEqual(
+            self.refused_setting('secrets = { A = "env:GONE" }'),
+            'secrets: the environment variable "GONE" for A is not set',
+        )
+
+    def test_secrets_come_from_the_daemons_environment_and_stay_out_of_reprs(self) -> None:
+        server = self.server('secrets = { A = "env:B" }\nenv = { C = "d" }', environ={"B": "12345678"})
+        self.assertEqual(dict(server.env), {"A": "12345678", "C": "d"})
+        self.assertNotIn("12345678", repr(server))
+
+
+class FileTests(ConfigCase):
+    def test_what_is_no_toml_names_the_line(self) -> None:
+        self.assertIn("sticky.toml: is not valid TOML: ", self.refused("a =\n"))
+        self.assertIn("line 1", self.refused("a =\n"))
+
+    def test_a_file_that_cannot_be_read(self) -> None:
+        (self.folder / "sticky.toml").mkdir()
+        self.assertEqual(self.failed_to_read(), "sticky.toml: cannot be read: Is a directory")
+        (self.folder / "sticky.toml").rmdir()
+        self.assertEqual(self.failed_to_read(), "sticky.toml: cannot be read: No such file or directory")
+        (self.folder / "sticky.toml").write_bytes(b"# \xff")
+        self.assertEqual(self.failed_to_read(), "sticky.toml: is not UTF-8 text (byte 2)")
+
+    def failed_to_read(self) -> str:
+        from sticky.config.loading import load
+        from sticky.errors import ConfigError
+
+        error = self.assertRaises(
+            ConfigError,
+            load,
+            file=Path("sticky.toml"),
+            app=None,
+            flags={},
+            cwd=self.folder,
+            environ={},
+            backends={"process"},
+        )
+        return str(error)
+
+    def test_sections_of_the_wrong_kind(self) -> None:
+        for text, expected in {
+            "daemon = 1": "daemon: 1 is not allowed; allowed: a [daemon] table",
+            "servers = []": "servers: [] is not allowed; allowed: [servers.NAME] tables",
+            "[servers]\necho = 1": "servers.echo: is not a table; allowed: [servers.NAME] tables",
+            "[servers]\nmax_containers = 1": "servers.max_containers: is not a table; allowed: [servers.NAME] tables; "
+            "a setting stands in its Server's table",
+            "proxy_tokens = {}": "proxy_tokens: is not a list of tables; allowed: [[proxy_tokens]] tables",
+            '[servers."a/b"]': "servers.a/b: not a Server's name; allowed: 1 to 63 letters, digits and _ . - "
+            "(no . or - in front)",
+            "[servers.a]": 'servers.a.command: is missing; give what to run, such as command = ["./server", "{port}"]',
+            "": "servers: there is none; add a [servers.NAME] table with a command, or give --app",
+        }.items():
+            self.assertEqual(self.refused(text), f"sticky.toml: {expected}")
+
+    def test_several_servers_each_have_hosts_of_their_own(self) -> None:
+        one, other = '[servers.a]\ncommand = ["a"]\nhosts = ["A"]\n', '[servers.b]\ncommand = ["b"]\n'
+        self.assertEqual(
+            self.refused(one + other),
+            'sticky.toml: servers.b.hosts: is missing; with several Servers each needs its own, such as hosts = ["b.localhost"]',
+        )
+        self.assertEqual(
+            self.refused(one + other + 'hosts = ["c", "a"]'),
+            'sticky.toml: servers.b.hosts: "a" already reaches the Server a',
+        )
+        settings = self.load(one + other + 'hosts = ["b"]')
+        self.assertEqual([server.hosts for server in settings.servers], [("a",), ("b",)])
+
+    def test_a_state_directory_that_cannot_be(self) -> None:
+        (self.folder / "state").write_text("")
+        self.assertEqual(
+            self.refused(ECHO),
+            f"sticky.toml: daemon.state_dir: '{self.folder}/state' is a file; allowed: a directory, existing or not",
+        )
+        error = self.refused(ECHO, flags={"state_dir": "x" * 120})
+        self.assertTrue(error.startswith("command line: --state-dir: the socket's path "), error)
+        self.assertIn("at most 107 bytes", error)
+
+
+class ProxyTokenTests(ConfigCase):
+    def token(self, text: str, **more: object) -> str:
+        return self.refused(f"{ECHO}[[proxy_tokens]]\n{text}", **more)
+
+    def test_a_hash_or_a_variable_is_taken_quietly(self) -> None:
+        kept = hash_secret("ws-12345678")
+        settings = self.load(
+            f'{ECHO}[[proxy_tokens]]\nid = "wk-a"\nowner = "o"\nsecret_hash = "{kept}"\nexpires_at = 2030-01-31T12:00:00Z\n'
+            '[[proxy_tokens]]\nid = "wk-b"\nowner = "o"\nsecret = "env:S"\nservers = ["echo"]\nadmin = true\nexpires_at = 9',
+            environ={"S": "ws-abcdefgh"},
+        )
+        first, second = settings.daemon.proxy_tokens
+        self.assertEqual((first.secret_hash, first.secret, first.servers), (kept, None, ("*",)))
+        self.assertEqual((first.expires_at, first.admin), (1896091200.0, False))
+        self.assertEqual((second.secret_hash, second.secret, second.servers), (None, "ws-abcdefgh", ("echo",)))
+        self.assertEqual((second.expires_at, second.admin), (9.0, True))
+        self.assertEqual(settings.warnings, ())
+        self.assertNotIn("abcdefgh", repr(settings))
+        self.assertNotIn(kept, repr(settings))
+
+    def test_a_plain_secret_and_an_unknown_server_warn(self) -> None:
+        settings = self.load(
+            f'{ECHO}[[proxy_tokens]]\nid = "wk-a"\nowner = "o"\nsecret = "ws-12345678"\nservers = ["echa"]'
+        )
+        plain, unknown = settings.warnings
+        self.assertEqual(
+            plain,
+            'sticky.toml: proxy_tokens[0].secret: a plain secret is for development; use secret_hash or "env:NAME"',
+        )
+        self.assertEqual(
+            unknown, 'sticky.toml: proxy_tokens[0].servers: there is no Server "echa" yet; there are: echo'
+        )
+        self.assertNotIn("12345678", repr(settings))
+
+    def test_wrong_tokens_are_refused_without_showing_secrets(self) -> None:
+        good = 'id = "wk-a"\nowner = "o"\n'
+        for text, expected in {
+            'owner = "o"': "proxy_tokens[0].id: is missing; allowed: wk- and 1 to 64 letters, digits, - or _",
+            'id = "a"': 'proxy_tokens[0].id: "a" is not allowed; allowed: wk- and 1 to 64 letters, digits, - or _',
+            good: "proxy_tokens[0].secret: give either secret_hash or secret",
+            good + 'secret = "hunter2"': "proxy_tokens[0].secret: this value is not allowed; allowed: ws- and 1 to 200 "
+            "letters, digits, - or _; or env:NAME, a variable that holds it",
+            good
+            + 'secret_hash = "hunter2"': "proxy_tokens[0].secret_hash: this value is not allowed; allowed: blake2b: or "
+            "blake2b-keyed: and 64 hex digits",
+            good + 'secret = "env:GONE"': "proxy_tokens[0].secret: the environment variable GONE is not set",
+            good
+            + 'secret = "env:BAD"': "proxy_tokens[0].secret: the environment variable BAD does not hold a secret of "
+            "the form ws-…",
+            good + 'secret = "ws-a"\nservers = []': "proxy_tokens[0].servers: [] is not allowed; allowed: a list (not "
+            'empty); each item: a Server\'s name or "*"',
+            good + 'secret = "ws-a"\n[[proxy_tokens]]\nsecret = "ws-b"\n' + good: 'proxy_tokens[1].id: "wk-a" is there '
+            "twice",
+            good + 'secret = "ws-a"\nexpires_at = 2030-01-31': "proxy_tokens[0].expires_at: 2030-01-31 is not allowed; "
+            "allowed: a time with its offset such as 2030-01-31T12:00:00Z, or Unix seconds",
+        }.items():
+            error = self.token(text, environ={"BAD": "hunter2"})
+            self.assertEqual(error, f"sticky.toml: {expected}")
+
+
+class AppTests(ConfigCase):
+    def app(self, *servers: DeclaredServer) -> App:
+        return App("game.py", servers)
+
+    def test_an_apps_declaration_is_read_by_the_same_table(self) -> None:
+        declared = DeclaredServer(
+            name="Game", settings={"max_concurrency": 3, "sessioned": True}, directory=self.folder
+        )
+        settings = self.load(None, app=self.app(declared))
+        (server,) = settings.servers
+        self.assertEqual((server.name, server.app, server.command), ("Game", "the-app", declared.command))
+        self.assertEqual(server.policy, Policy(max_concurrency=3))
+        self.assertEqual((server.port, server.directory, server.reports_ready), (8000, self.folder, True))
+        self.assertEqual(settings.daemon.state_dir, self.folder / "state")
+
+    def test_an_apps_wrong_setting_names_the_app(self) -> None:
+        for raw, expected in (
+            ({"max_concurrency": True}, "max_concurrency: true is not allowed; allowed: a whole number from 1 to 1000"),
+            ({"max_conc": 1}, "max_conc: is not a setting; did you mean max_concurrency?"),
+            ({"sessioned": False}, "sessioned: false is not supported by this version; allowed: true"),
+            ({"min_containers": 9}, "min_containers: 9 is above max_containers, which is 8"),
+        ):
+            error = self.refused(None, app=self.app(DeclaredServer(name="Game", settings=raw)))
+            self.assertEqual(error, f"game.py: Game.{expected}")
+
+    def test_the_file_changes_settings_of_the_apps_server(self) -> None:
+        app = self.app(DeclaredServer(name="Game", settings={"max_concurrency": 3, "max_containers": 2}))
+        (server,) = self.load("[servers.Game]\nmax_containers = 5", app=app).servers
+        self.assertEqual((server.policy.max_concurrency, server.policy.max_containers), (3, 5))
+        self.assertEqual(
+            self.refused('[servers.Game]\ncommand = ["x"]', app=app),
+            "sticky.toml: servers.Game.command: this Server's command comes from the app; allowed: only the other settings",
+        )
+        self.assertEqual(
+            self.refused("[servers.Game]\nmin_containers = 3", app=app),
+            "sticky.toml: servers.Game.min_containers: 3 is above max_containers, which is 2",
+        )
+
+    def test_the_app_and_the_file_may_each_have_servers(self) -> None:
+        app = self.app(DeclaredServer(name="Game", settings={"hosts": ["game"]}))
+        settings = self.load(f'{ECHO}hosts = ["echo"]', app=app)
+        self.assertEqual([server.name for server in settings.servers], ["Game", "echo"])

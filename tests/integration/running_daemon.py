@@ -1,0 +1,98 @@
+"""A real `twistd sticky` for tests of the whole: starts it, says where it listens, and stops it. Knows no configuration."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+TWISTD = [str(Path(sys.executable).with_name("twistd"))]
+STARTS_WITHIN = 30.0  #: seconds
+STOPS_WITHIN = 60.0  #: seconds; shutdown_timeout is 45
+
+_Found = TypeVar("_Found")
+
+
+def until(what: str, check: Callable[[], _Found], within: float = 15.0) -> _Found:
+    """Ask until the answer is true, and return it. `within` seconds at most, then an AssertionError that names `what`."""
+    deadline = time.monotonic() + within
+    while True:
+        found = check()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within} s: {what} (last answer: {found!r})")
+        time.sleep(0.05)
+
+
+class Running:
+    """A child in a process group of its own, with its output in a file."""
+
+    def __init__(self, command: list[str], output: Path, env: Mapping[str, str] | None = None) -> None:
+        self._output = output
+        with output.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=output.parent,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+            )
+
+    def output(self) -> str:
+        """Everything it has said."""
+        return self._output.read_text(errors="replace")
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_for(self, what: str, check: Callable[[], _Found], within: float = STARTS_WITHIN) -> _Found:
+        """As `until`, but a child that ends instead is an error at once, with its last words."""
+
+        def checked() -> _Found:
+            if not self.alive():
+                raise AssertionError(f"ended with {self._process.returncode} before {what}:\n{self.output()[-3000:]}")
+            return check()
+
+        try:
+            return until(what, checked, within)
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}\n{self.output()[-3000:]}") from None
+
+    def stop(self) -> int:
+        """SIGTERM and wait; whatever of its process group is left after that is killed. Returns its exit status."""
+        self._process.terminate()
+        try:
+            return self._process.wait(STOPS_WITHIN)
+        finally:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self._process.wait()
+
+
+class Daemon(Running):
+    """`twistd -n sticky` on a free port, with its state in `folder`/state."""
+
+    def __init__(self, folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.state = folder / "state"
+        command = [*TWISTD, "-n", "--pidfile=", "sticky", *arguments]
+        command += ["--listen", "tcp:0:interface=127.0.0.1", "--state-dir", str(self.state)]
+        super().__init__(command, folder / "daemon.log", env)
+
+    def url(self) -> str:
+        """Where it listens, without a slash at the end; waits until it does."""
+        left_at = self.state / "url"
+        lines = self.wait_for("the daemon listens", lambda: left_at.exists() and left_at.read_text().splitlines())
+        assert lines
+        return lines[0].strip().rstrip("/")

@@ -1,0 +1,135 @@
+"""`sticky run` around a stand-in for the daemon: what it waits for, what the entrypoint sees, and that nothing is left."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from twisted.trial.unittest import TestCase
+
+from sticky.errors import ConfigError
+from sticky.exception import ConnectionError, InvalidError
+from sticky.sdk.run import run_entrypoint
+
+DAEMON = """
+import http.server, json, os, signal, sys
+state = sys.argv[1]
+open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "pid"), "w").write(str(os.getpid()))
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        good = self.headers["Authorization"] == "Bearer wk-dev.ws-run"
+        body = json.dumps({"session_id": "sd-1", "token": self.path}).encode()
+        self.send_response(200 if good else 401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+open(os.path.join(state, "proxy-token"), "w").write("wk-dev.ws-run\\n")
+open(os.path.join(state, "url.new"), "w").write(f"http://127.0.0.1:{server.server_port}\\n")
+os.rename(os.path.join(state, "url.new"), os.path.join(state, "url"))
+server.serve_forever()
+"""
+
+APP = """
+import os, sticky
+app = sticky.App("games")
+@app.server()
+@sticky.sessioned()
+class Game:
+    @sticky.enter()
+    def start(self): raise AssertionError("enter hooks run in containers only")
+
+@app.local_entrypoint()
+{kind} main():
+    session = Game.sessions.start()
+    open("result", "w").write(f"{{session.session_id}} {{session.token}} {{os.environ['STICKY_STATE_DIR']}}")
+    {then}
+"""
+
+
+class RunTests(TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).absolute()
+        self.folder.mkdir()
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        self.patch(sys, "path", list(sys.path))
+        before = set(sys.modules)
+        self.addCleanup(lambda: [sys.modules.pop(name) for name in set(sys.modules) - before])
+        (self.folder / "daemon.py").write_text(DAEMON)
+
+    def command(self, app: str, state_dir: Path) -> Sequence[str]:
+        self.assertEqual("run_game.py", app)
+        return [sys.executable, str(self.folder / "daemon.py"), str(state_dir)]
+
+    def app(self, kind: str = "def", then: str = "pass") -> str:
+        (self.folder / "run_game.py").write_text(APP.format(kind=kind, then=then))
+        return "run_game.py"
+
+    def gone(self) -> None:
+        pid = int((self.folder / "pid").read_text())
+        self.assertRaises(ProcessLookupError, os.kill, pid, 0)
+
+    def test_the_entrypoint_reaches_its_daemon(self) -> None:
+        self.patch(os, "environ", {**os.environ, "STICKY_URL": "http://127.0.0.1:1"})
+        self.assertEqual(0, run_entrypoint(self.app(), command=self.command))
+        session, token, state_dir = (self.folder / "result").read_text().split()
+        self.assertEqual(("sd-1", "/_modal/sessions/start"), (session, token))
+        self.assertFalse(Path(state_dir).exists())
+        self.assertEqual("http://127.0.0.1:1", os.environ["STICKY_URL"])
+        self.assertNotIn("STICKY_STATE_DIR", os.environ)
+        self.gone()
+
+    def test_an_async_entrypoint(self) -> None:
+        self.assertEqual(0, run_entrypoint(self.app("async def"), command=self.command))
+        self.assertTrue((self.folder / "result").exists())
+
+    def test_one_that_raises_gives_status_1_and_its_traceback(self) -> None:
+        import io
+
+        err = io.StringIO()
+        self.patch(sys, "stderr", err)
+        self.assertEqual(1, run_entrypoint(self.app(then="raise ValueError('lost')"), command=self.command))
+        self.assertIn("ValueError: lost", err.getvalue())
+        self.gone()
+
+    def test_one_that_exits_stops_the_daemon(self) -> None:
+        self.assertRaises(SystemExit, run_entrypoint, self.app(then="raise SystemExit(4)"), command=self.command)
+        self.gone()
+
+    def test_an_entrypoint_can_be_named(self) -> None:
+        self.app()
+        self.assertEqual(0, run_entrypoint("run_game.py:main", command=self.command))
+
+    def test_an_unknown_entrypoint_lists_the_known_ones(self) -> None:
+        self.app()
+        with self.assertRaisesRegex(InvalidError, "no local entrypoint 'nope' in run_game.py; it has: main"):
+            run_entrypoint("run_game.py:nope", command=self.command)
+        (self.folder / "run_game.py").write_text("import sticky\napp = sticky.App('a')")
+        with self.assertRaisesRegex(InvalidError, "these local entrypoints: none"):
+            run_entrypoint("run_game.py", command=self.command)
+
+    def test_a_daemon_that_refuses_its_configuration(self) -> None:
+        (self.folder / "daemon.py").write_text("import sys\nsys.stderr.write('noise\\nsticky: no\\n')\nsys.exit(2)")
+        with self.assertRaisesRegex(ConfigError, "sticky run: sticky: no"):
+            run_entrypoint(self.app(), command=self.command)
+
+    def test_a_daemon_that_dies(self) -> None:
+        (self.folder / "daemon.py").write_text("raise SystemExit('boom')")
+        with self.assertRaisesRegex(ConnectionError, "ended with status 1 before it listened: boom"):
+            run_entrypoint(self.app(), command=self.command)
+
+    def test_a_daemon_that_never_listens_is_stopped(self) -> None:
+        (self.folder / "daemon.py").write_text(
+            f"import os, time\nopen({str(self.folder / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)"
+        )
+        started = time.monotonic()
+        with self.assertRaisesRegex(ConnectionError, "did not listen within 2 seconds: it said nothing"):
+            run_entrypoint(self.app(), command=self.command, start_limit=2)
+        self.assertLess(time.monotonic() - started, 20)
+        self.gone()

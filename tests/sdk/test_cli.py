@@ -1,0 +1,99 @@
+"""The command line's statuses and one-line errors."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import TestCase
+
+from sticky import cli
+from sticky._version import __version__
+from sticky.sdk import run as run_module
+from sticky.sdk.exception import ConnectionError, InvalidError
+from sticky.sdk.loading import LoadError
+
+
+class CommandTests(TestCase):
+    def setUp(self) -> None:
+        self.out, self.err = io.StringIO(), io.StringIO()
+        self.patch(sys, "stdout", self.out)
+        self.patch(sys, "stderr", self.err)
+
+    def exits(self, *arguments: str) -> object:
+        with self.assertRaises(SystemExit) as caught:
+            cli.main(arguments)
+        return caught.exception.code
+
+    def run_ends_with(self, outcome: BaseException | int) -> int:
+        def run_entrypoint(target: str) -> int:
+            self.assertEqual("game.py", target)
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return outcome
+
+        self.patch(run_module, "run_entrypoint", run_entrypoint)
+        self.patch(cli.signal, "signal", lambda *arguments: None)
+        return cli.main(["run", "game.py"])
+
+    def test_version(self) -> None:
+        self.assertEqual(0, cli.main(["version"]))
+        self.assertEqual(f"sticky {__version__}\n", self.out.getvalue())
+
+    def test_wrong_usage_is_one_line_and_status_2(self) -> None:
+        wrong: Any
+        for wrong in ((), ("fly",), ("run",), ("run", "a", "b"), ("version", "--loud")):
+            self.err.truncate(0)
+            self.err.seek(0)
+            self.assertEqual(2, self.exits(*wrong))
+            self.assertEqual(1, self.err.getvalue().count("\n"), self.err.getvalue())
+
+    def test_help_is_no_error(self) -> None:
+        self.assertEqual(0, self.exits("--help"))
+        self.assertIn("check", self.out.getvalue())
+
+    def test_run_gives_the_entrypoints_status(self) -> None:
+        self.assertEqual(1, self.run_ends_with(1))
+        self.assertEqual(0, self.run_ends_with(0))
+        self.assertEqual("", self.err.getvalue())
+
+    def test_a_wrong_app_is_status_2(self) -> None:
+        self.assertEqual(2, self.run_ends_with(InvalidError("port=0 is\nnot allowed")))
+        self.assertEqual("sticky: port=0 is not allowed\n", self.err.getvalue())
+
+    def test_an_import_that_fails_shows_the_users_traceback(self) -> None:
+        self.assertEqual(2, self.run_ends_with(LoadError("importing it failed", "Traceback ...\n")))
+        self.assertEqual("Traceback ...\nsticky: importing it failed\n", self.err.getvalue())
+
+    def test_a_daemon_that_does_not_come_is_status_1(self) -> None:
+        self.assertEqual(1, self.run_ends_with(ConnectionError("no daemon")))
+        self.assertEqual("sticky: no daemon\n", self.err.getvalue())
+
+    def test_ctrl_c_is_status_130(self) -> None:
+        self.assertEqual(130, self.run_ends_with(KeyboardInterrupt()))
+
+    def test_check_says_what_would_run(self) -> None:
+        file = Path(self.mktemp()).absolute()
+        file.mkdir()
+        (file / "sticky.toml").write_text('[servers.echo]\ncommand = ["./echo", "{port}"]\nmax_containers = 3\n')
+        self.assertEqual(0, cli.main(["check", str(file / "sticky.toml")]), self.err.getvalue())
+        self.assertIn(
+            "echo: 0 to 3 containers, up to 1000 sessions each, backend process: ./echo {port}\n", self.out.getvalue()
+        )
+        self.assertIn("listens on tcp:8080:interface=127.0.0.1\n", self.out.getvalue())
+
+    def test_check_refuses_with_file_key_and_what_is_allowed(self) -> None:
+        folder = Path(self.mktemp()).absolute()
+        folder.mkdir()
+        (folder / "sticky.toml").write_text('[servers.echo]\ncommand = ["./echo"]\nmax_containers = 0\n')
+        self.assertEqual(2, cli.main(["check", str(folder / "sticky.toml")]))
+        line = self.err.getvalue()
+        self.assertEqual(1, line.count("\n"))
+        for part in ("sticky.toml", "max_containers", "0 is not allowed", "from 1 to 10000"):
+            self.assertIn(part, line)
+
+    def test_check_of_a_missing_app(self) -> None:
+        self.assertEqual(2, cli.main(["check", "no-such-game.py"]))
+        self.assertIn("sticky: no-such-game.py: there is no file", self.err.getvalue())
