@@ -8,11 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from twisted.application.service import IService
+from twisted.application.service import IService, Service
 from twisted.trial.unittest import SynchronousTestCase
 
-from sticky import errors, tap
+from sticky import errors, tap, wiring
 from sticky._version import __version__
+from sticky.config.settings import Settings
 
 FILE = '[servers.echo]\ncommand = ["./echo", "{port}"]\n'
 
@@ -132,11 +133,18 @@ class RefusalTests(OptionsCase):
 
 
 class MakeServiceTests(OptionsCase):
-    def test_a_service_comes_of_it(self) -> None:
-        options = self.options("--config", str(self.file), "--listen", "tcp:0:interface=127.0.0.1")
-        service = tap.makeService(options)
-        self.assertTrue(IService.providedBy(service))
-        self.assertFalse(service.running)
+    def test_the_settings_are_what_is_wired(self) -> None:
+        options = self.options("--config", str(self.file))
+        service = Service()
+        wired: list[Settings] = []
+
+        def make_service(settings: Settings) -> IService:
+            wired.append(settings)
+            return service
+
+        self.patch(wiring, "make_service", make_service)
+        self.assertIs(tap.makeService(options), service)
+        self.assertEqual(wired, [options.settings])
 
     def test_what_turns_out_wrong_while_wiring_is_refused_alike(self) -> None:
         options = self.options("--config", str(self.file))
@@ -144,6 +152,6 @@ class MakeServiceTests(OptionsCase):
         def damaged(settings: object) -> None:
             raise errors.ConfigError("state/key", "", "is damaged")
 
-        self.patch(tap, "make_service", damaged)
+        self.patch(wiring, "make_service", damaged)
         error = self.assertRaises(SystemExit, tap.makeService, options)
         self.assertEqual((error.code, self.stderr.getvalue()), (2, "sticky: state/key: is damaged\n"))

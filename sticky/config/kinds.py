@@ -58,10 +58,16 @@ def show(value: object) -> str:
         case list() | tuple():
             text = f"[{', '.join(map(show, value))}]"
         case dict():
-            text = "{ " + ", ".join(f"{key} = {show(item)}" for key, item in value.items()) + " }" if value else "{}"
+            text = (
+                "{ " + ", ".join(f"{_key(key)} = {show(item)}" for key, item in value.items()) + " }" if value else "{}"
+            )
         case _:
             text = ascii(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _key(key: object) -> str:
+    return key if isinstance(key, str) and re.fullmatch(r"[A-Za-z0-9_-]+", key) else show(key)
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from twisted.internet.endpoints import quoteStringArgument, serverFromString
+from twisted.internet.endpoints import serverFromString
 
 from sticky.config.kinds import Place, Refused, absolute
 
@@ -16,6 +16,7 @@ ALLOWED = (
 LONGEST_SOCKET_PATH = 107
 
 _FIELDS = re.compile(r"(?:^|:)((?:\\.|[^:\\])*)", re.DOTALL)
+_NAMED = re.compile(r"((?:\\.|[^\\=])*)(=)(.*)", re.DOTALL)
 _PATHS = {"privateKey", "certKey", "extraCertChain", "dhParameters"}  #: keyword arguments of ssl: that name files
 _WRAPPERS = {"haproxy"}  #: endpoint types whose first argument is another endpoint
 _PORTS = {"tcp", "tcp6", "ssl"}  #: endpoint types whose first argument is a port number
@@ -51,18 +52,14 @@ def endpoint(text: str, place: Place) -> str:
     return resolved
 
 
-def unix_path(text: str) -> str | None:
-    """The socket's path if this is a plain `unix:` endpoint, else None."""
-    fields = _FIELDS.findall(text)
-    if len(fields) < 2 or fields[0] != "unix" or not fields[1]:
-        return None
-    return _unquoted(fields[1].removeprefix("address="))
+def quoted(text: str) -> str:
+    """A text as one argument of an endpoint string. Twisted's own function leaves `=`, which would end a keyword."""
+    return re.sub(r"([\\:=])", r"\\\1", text)
 
 
 def _resolved(kind: str, index: int, field: str, place: Place) -> str:
-    key, equals, value = field.partition("=")
-    if not equals:
-        key, value = "", field
+    named = _NAMED.fullmatch(field)
+    key, equals, value = named.groups() if named else ("", "", field)
     if kind in _PORTS and (key == "port" or (not key and index == 0)):
         if not (value.isascii() and value.isdigit()) or int(value) > 65535:
             raise Refused(f"{value!r} is not a port; allowed: a whole number from 0 to 65535")
@@ -72,9 +69,9 @@ def _resolved(kind: str, index: int, field: str, place: Place) -> str:
             raise Refused(
                 f"the socket's path {path!r} is too long; allowed: at most {LONGEST_SOCKET_PATH} bytes, so choose a shorter directory"
             )
-        return f"{key}{equals}{quoteStringArgument(path)}"
+        return f"{key}{equals}{quoted(path)}"
     return field
 
 
 def _unquoted(value: str) -> str:
-    return re.sub(r"\\(.)", r"\1", value)
+    return re.sub(r"\\(.)", r"\1", value, flags=re.DOTALL)

@@ -167,13 +167,17 @@ def _daemon(layers: Sequence[Layer], tokens: tuple[ProxyTokenSettings, ...]) -> 
         raise reading.wrong(
             "state_dir", f"{str(values['state_dir'])!r} is a file; allowed: a directory, existing or not"
         )
-    escaped = str(values["state_dir"]).replace("\\", "\\\\").replace(":", "\\:")
-    try:
-        values["admin"] = listeners.endpoint(values["admin"].replace("{state_dir}", escaped), layers[0].place)
-    except Refused as refused:
-        name = "admin" if reading.given("admin") else "state_dir"
-        raise reading.wrong(name, refused.problem or f"allowed: {listeners.ALLOWED}") from None
+    values["admin"] = _admin(values["admin"], values["state_dir"], reading, layers[0].place)
     return DaemonSettings(**values, proxy_tokens=tokens)
+
+
+def _admin(text: str, state_dir: Path, reading: Reading, place: Place) -> str | None:
+    try:
+        return listeners.endpoint(text.replace("{state_dir}", listeners.quoted(str(state_dir))), place)
+    except Refused as refused:
+        if not reading.given("admin"):
+            return None  # nobody chose this path, and a deep folder is no reason to serve nothing
+        raise reading.wrong("admin", refused.problem or f"allowed: {listeners.ALLOWED}") from None
 
 
 def _servers(

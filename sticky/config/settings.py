@@ -32,7 +32,7 @@ class DaemonSettings:
     """What holds for the whole daemon."""
 
     listen: tuple[str, ...]  #: Twisted endpoint strings
-    admin: str  #: the same, for the admin API
+    admin: str | None  #: the same, for the admin API; None: the default's path would be too long for a socket
     state_dir: Path
     brand: str
     workers: int

@@ -80,7 +80,8 @@ DAEMON = (
             "Where clients connect: Twisted endpoint strings. TLS is an `ssl:` endpoint."),
     Setting("admin", Text(r"unix:.+", "a unix: endpoint string; {state_dir} in it stands for the state directory"),
             "unix:{state_dir}/admin.sock", RESTART,
-            "Where the admin API listens: a socket of mode 0600 that takes only the daemon's own user."),
+            "Where the admin API listens: a socket of mode 0600 that takes only the daemon's own user. This version has no "
+            "admin API yet."),
     Setting("state_dir", FilePath(), None, RESTART,
             "Keys, the development proxy token, sockets and containers' output are kept here.",
             unset="`state` beside the file; with `--app` alone `./state`"),
@@ -106,7 +107,7 @@ PROXY_TOKEN = (
     Setting("servers", ManyOf(Text(r"\*|" + SERVER_NAME.pattern, 'a Server\'s name or "*"'), at_least=1), ("*",), LIVE,
             "The Servers it is valid for."),
     Setting("expires_at", Moment(), None, LIVE, "From then on it is refused.", unset="never"),
-    Setting("admin", Flag(), False, LIVE, "Whether it may use the admin API."),
+    Setting("admin", Flag(), False, LIVE, "Whether it may use the admin API, which this version does not have yet."),
 )
 
 SERVER = (

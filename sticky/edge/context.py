@@ -75,6 +75,14 @@ class EdgeContext:
         )
         self.gate = Gate(self)
 
+    def stop(self) -> None:
+        """Cut every client of this edge and every connection to a container, and leave no timer. WebSockets are their relay's."""
+        for entry in self.sweep.entries():
+            if isinstance(entry, Frontend):
+                entry.cut()
+        self.upstreams.drop_idle()
+        self.sweep.stop()
+
 
 @implementer(IProtocol)
 class _TurnedAway:

@@ -39,6 +39,8 @@ class Stage(Enum):
     FLUSHING = "flushing"  # the answer's last byte is written towards the client
     OVER = "over"
 
+    __hash__ = object.__hash__  # Enum's own is Python code, and this is in the path of every request
+
 
 STEPS: dict[Stage, tuple[Stage, ...]] = {
     Stage.WAITING: (Stage.CONNECTING, Stage.ASKED, Stage.UPGRADING, Stage.FLUSHING, Stage.OVER),

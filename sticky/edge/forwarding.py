@@ -12,11 +12,11 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
+from sticky.edge.grammar import HOST
 from sticky.edge.parsing import RequestHead
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-_HOST_VALUE = re.compile(rb"(?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 _FORWARDED_FOR = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::[0-9]{1,5})?|([0-9A-Fa-f:.]+)")
 _ORIGIN = re.compile(r"(https?)://([0-9a-z._-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
@@ -67,7 +67,7 @@ class Peer:
         if self.address:
             chain = (chain + b", " if chain else b"") + self.address.encode("ascii", "replace")
         host = head.value(b"x-forwarded-host")
-        if host is None or _HOST_VALUE.fullmatch(host) is None:
+        if host is None or HOST.fullmatch(host) is None:
             host = head.host
         lines = _facts(chain, self.proto(head))
         return lines + host if host else lines.removesuffix(_HOST_LINE)

@@ -43,12 +43,10 @@ class Gate:
         credential: Credential | None = None
         try:
             site = self._site(head.host)
-            answer: Answer | None = None
-            if site.allowed_origins:
-                answer = preflight_answer(head, site)
-            if answer is None and head.target.startswith(context.names.control):
+            if head.target.startswith(context.names.control):
                 self._control(front, head, site)
                 return
+            answer = preflight_answer(head, site) if site.allowed_origins else None
             if answer is None:
                 credential = self._credential(head, site)
                 claims = self._claims(credential, site)

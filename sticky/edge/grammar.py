@@ -18,13 +18,19 @@ TARGET = rb"[!\"$-~]++"  # visible ASCII but `#`: raw bytes over 0x7F and fragme
 VALUE = rb"[\t\x20-\x7e\x80-\xff]*+"  # obs-text passes; CR, LF, NUL and every other control byte do not
 FIELDS = rb"(?:\r\n" + TOKEN + rb":" + VALUE + rb")*+"  # nothing between name and colon, no folding
 
+REQUEST_LINE = rb"(" + TOKEN + rb") (" + TARGET + rb") HTTP/1\.([01])"
+STATUS_LINE = rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (" + VALUE + rb"))?"
+
 _FIELD = re.compile(rb"\n([^:]+):[ \t]*([^\r]*)")
 _MEMBER = re.compile(rb"[^ \t,]+(?:[ \t]+[^ \t,]+)*")
 
-LENGTH = re.compile(
-    rb"(?:0|[1-9][0-9]{0,17})[ \t]*"
-)  # no sign, no padding, no list; under 10**18, so below 2**63 everywhere
+# No sign, no padding, no list; under 10**18, so that no container's 64-bit integer overflows.
+LENGTH = re.compile(rb"(?:0|[1-9][0-9]{0,17})[ \t]*")
 CHUNKED_CODING = re.compile(rb"chunked[ \t]*", re.IGNORECASE)
+
+# A DNS-like name (with underscores, which are everyday) or an address, and a port; no escapes, lists, user or path.
+HOST = re.compile(rb"(?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+STANDARD_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade", b"te"})  #: of Connection; they name no field
 
 # A byte that no head may hold at this place, however it goes on: a bare LF or CR, NUL and the other control bytes. It also
 # gives a TLS client hello (0x16) and line ends without CR away at once, though neither ever brings the end of a head.
@@ -44,7 +50,7 @@ class Framing(Enum):
 class HeadLimits:
     """How large a head may be. Whatever is larger is refused as soon as it is seen to be."""
 
-    target: int = 16_384  #: bytes of a request line
+    target: int = 16_384  #: bytes of method and target together
     head: int = 65_536  #: bytes in all; also the limit of a trailer section
     fields: int = 256  #: field lines
 

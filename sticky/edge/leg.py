@@ -70,6 +70,9 @@ class LegOwner(Protocol):
     def pinged(self, payload: bytes) -> None:
         """The container sent a ping."""
 
+    def written(self) -> None:
+        """Frames of ours that waited are on their way to the client."""
+
     def progressed(self) -> None:
         """The client's connection took bytes."""
 

@@ -49,6 +49,10 @@ class ClientLeg(Leg, WebSocketServerProtocol):  # type: ignore[misc]  # Autobahn
         if not self.careful:
             self.careful = self.relay.listening()
 
+    def _insert_queue(self) -> None:
+        super()._insert_queue()
+        self.relay.written()
+
     def listen(self) -> None:
         """Report the next bytes with `alive`."""
         self.careful = True

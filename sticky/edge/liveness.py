@@ -115,6 +115,12 @@ class Liveness:
         if self._call is None:
             self._call = self._clock.callLater(self._step, self._tick)
 
+    def stop(self) -> None:
+        """Nobody is left to wait for."""
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
     def _tick(self) -> None:
         self._call = None
         now = self.now()

@@ -35,7 +35,7 @@ def refusal_answer(
 def readable_by_page(answer: Answer, head: RequestHead, site: Site) -> Answer:
     """The same answer, readable by a page of one of the Server's `allowed_origins` (Fetch, CORS protocol)."""
     origin = allowed_page(head, site)
-    if origin is None:
+    if origin is None or any(name == b"access-control-allow-origin" for name, _ in answer.headers):
         return answer
     fields = (
         (b"access-control-allow-origin", origin),

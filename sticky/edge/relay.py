@@ -103,7 +103,7 @@ class Exchange(Asking):
         form = form_for(response, request.minor)
         if request.minor == 0 and framing is not Framing.LENGTH:
             self._keep = False  # only the close can tell an HTTP/1.0 client where the body ends
-        shown = attrs.evolve(response, framing=Framing.CHUNKED) if form is Form.CHUNKING else response
+        shown = attrs.evolve(response, framing=Framing.CHUNKED, clean=False) if form is Form.CHUNKING else response
         delivery = Delivery(response, form, self.front.context.settings.limits.heads, self._trailers(response))
         head = client_head(shown, request, keep_alive=self._keep)
         out = head + delivery.feed(buffer[end:]) if size > end else head

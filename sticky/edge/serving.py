@@ -18,6 +18,8 @@ class ClientState(Enum):
     TAKEN = "taken"  # another protocol owns the transport
     CLOSED = "closed"  # the transport is gone
 
+    __hash__ = object.__hash__  # Enum's own is Python code, and this is in the path of every request
+
 
 _IDLE, _HEAD, _BODY, _SERVED = ClientState.IDLE, ClientState.HEAD, ClientState.BODY, ClientState.SERVED
 _FLUSHING, _ENDING, _TAKEN, _CLOSED = (

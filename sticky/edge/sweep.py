@@ -43,6 +43,10 @@ class Sweep:
         """Look no more; an entry that is not there is a no-op."""
         self._entries.discard(entry)
 
+    def entries(self) -> list[Mortal]:
+        """All entries there are."""
+        return list(self._entries)
+
     def stop(self) -> None:
         """Forget all entries and the timer."""
         self._entries.clear()

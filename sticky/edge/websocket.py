@@ -134,6 +134,7 @@ class WebSocketRelays:
 
     def _if_over(self) -> None:
         if self._stopped is not None and not self._stopped.called and not self._dialling and not self.open:
+            self._liveness.stop()
             self._stopped.callback(None)
 
 

@@ -206,7 +206,7 @@ class Relay:
 
     def turn(self) -> None:
         """Time for a ping."""
-        if self.stage is not Stage.JOINED or self in self._relays.pongs:
+        if self.stage is not Stage.JOINED or self.client.queue or self in self._relays.pongs:
             return
         if self._asked is not None:
             # Two pings may be answered by one pong, for the later (RFC 6455, 5.5.3): the container would miss its own. Its
@@ -238,6 +238,13 @@ class Relay:
         else:
             _log.info("A client answers no ping: its connection is cut. {session}", session=self._lease.session)
             self.client.abort()
+            self.bereft(self.container)
+
+    def written(self) -> None:
+        """A ping that had to wait for the end of a frame is written: the time to answer it begins."""
+        if self in self._relays.pongs:
+            self._moved = False
+            self._relays.pongs.add(self)
 
     def listening(self) -> bool:
         """Whether a sign of life is awaited."""

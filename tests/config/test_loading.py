@@ -1,13 +1,14 @@
-"""sticky.toml, an app and the command line become settings, or one line that says what to change."""
+"""sticky.toml and the command line become settings, or one line that says what to change."""
 
 from __future__ import annotations
 
 from ipaddress import ip_network
 from pathlib import Path
 
-from sticky.core.proxy_tokens import hash_secret
+from sticky.config.loading import load
 from sticky.core.values import Placement, Policy
-from tests.config.toml import ECHO, App, ConfigCase, DeclaredServer
+from sticky.errors import ConfigError
+from tests.config.toml import ECHO, ConfigCase
 
 
 class DefaultsTests(ConfigCase):
@@ -127,8 +128,6 @@ class DefaultsTests(ConfigCase):
 
     def test_relative_paths_of_a_file_are_relative_to_it(self) -> None:
         (self.folder / "sub/sticky.toml").write_text(f'[daemon]\nlisten = ["unix:a.sock"]\n{ECHO}directory = "."')
-        from sticky.config.loading import load
-
         settings = load(
             file=Path("sub/sticky.toml"), app=None, flags={}, cwd=self.folder, environ={}, backends={"process"}
         )
@@ -257,9 +256,6 @@ class FileTests(ConfigCase):
         self.assertEqual(self.failed_to_read(), "sticky.toml: is not UTF-8 text (byte 2)")
 
     def failed_to_read(self) -> str:
-        from sticky.config.loading import load
-        from sticky.errors import ConfigError
-
         error = self.assertRaises(
             ConfigError,
             load,
@@ -306,110 +302,10 @@ class FileTests(ConfigCase):
             self.refused(ECHO),
             f"sticky.toml: daemon.state_dir: '{self.folder}/state' is a file; allowed: a directory, existing or not",
         )
-        error = self.refused(ECHO, flags={"state_dir": "x" * 120})
-        self.assertTrue(error.startswith("command line: --state-dir: the socket's path "), error)
+
+    def test_in_a_deep_state_directory_the_admin_socket_is_left_out_unless_it_was_asked_for(self) -> None:
+        daemon = self.load(ECHO, flags={"state_dir": "x" * 120}).daemon
+        self.assertIsNone(daemon.admin)
+        error = self.refused(f'[daemon]\nadmin = "unix:{{state_dir}}/{"x" * 120}.sock"\n{ECHO}')
+        self.assertTrue(error.startswith("sticky.toml: daemon.admin: the socket's path "), error)
         self.assertIn("at most 107 bytes", error)
-
-
-class ProxyTokenTests(ConfigCase):
-    def token(self, text: str, **more: object) -> str:
-        return self.refused(f"{ECHO}[[proxy_tokens]]\n{text}", **more)
-
-    def test_a_hash_or_a_variable_is_taken_quietly(self) -> None:
-        kept = hash_secret("ws-12345678")
-        settings = self.load(
-            f'{ECHO}[[proxy_tokens]]\nid = "wk-a"\nowner = "o"\nsecret_hash = "{kept}"\nexpires_at = 2030-01-31T12:00:00Z\n'
-            '[[proxy_tokens]]\nid = "wk-b"\nowner = "o"\nsecret = "env:S"\nservers = ["echo"]\nadmin = true\nexpires_at = 9',
-            environ={"S": "ws-abcdefgh"},
-        )
-        first, second = settings.daemon.proxy_tokens
-        self.assertEqual((first.secret_hash, first.secret, first.servers), (kept, None, ("*",)))
-        self.assertEqual((first.expires_at, first.admin), (1896091200.0, False))
-        self.assertEqual((second.secret_hash, second.secret, second.servers), (None, "ws-abcdefgh", ("echo",)))
-        self.assertEqual((second.expires_at, second.admin), (9.0, True))
-        self.assertEqual(settings.warnings, ())
-        self.assertNotIn("abcdefgh", repr(settings))
-        self.assertNotIn(kept, repr(settings))
-
-    def test_a_plain_secret_and_an_unknown_server_warn(self) -> None:
-        settings = self.load(
-            f'{ECHO}[[proxy_tokens]]\nid = "wk-a"\nowner = "o"\nsecret = "ws-12345678"\nservers = ["echa"]'
-        )
-        plain, unknown = settings.warnings
-        self.assertEqual(
-            plain,
-            'sticky.toml: proxy_tokens[0].secret: a plain secret is for development; use secret_hash or "env:NAME"',
-        )
-        self.assertEqual(
-            unknown, 'sticky.toml: proxy_tokens[0].servers: there is no Server "echa" yet; there are: echo'
-        )
-        self.assertNotIn("12345678", repr(settings))
-
-    def test_wrong_tokens_are_refused_without_showing_secrets(self) -> None:
-        good = 'id = "wk-a"\nowner = "o"\n'
-        for text, expected in {
-            'owner = "o"': "proxy_tokens[0].id: is missing; allowed: wk- and 1 to 64 letters, digits, - or _",
-            'id = "a"': 'proxy_tokens[0].id: "a" is not allowed; allowed: wk- and 1 to 64 letters, digits, - or _',
-            good: "proxy_tokens[0].secret: give either secret_hash or secret",
-            good + 'secret = "hunter2"': "proxy_tokens[0].secret: this value is not allowed; allowed: ws- and 1 to 200 "
-            "letters, digits, - or _; or env:NAME, a variable that holds it",
-            good
-            + 'secret_hash = "hunter2"': "proxy_tokens[0].secret_hash: this value is not allowed; allowed: blake2b: or "
-            "blake2b-keyed: and 64 hex digits",
-            good + 'secret = "env:GONE"': "proxy_tokens[0].secret: the environment variable GONE is not set",
-            good
-            + 'secret = "env:BAD"': "proxy_tokens[0].secret: the environment variable BAD does not hold a secret of "
-            "the form ws-…",
-            good + 'secret = "ws-a"\nservers = []': "proxy_tokens[0].servers: [] is not allowed; allowed: a list (not "
-            'empty); each item: a Server\'s name or "*"',
-            good + 'secret = "ws-a"\n[[proxy_tokens]]\nsecret = "ws-b"\n' + good: 'proxy_tokens[1].id: "wk-a" is there '
-            "twice",
-            good + 'secret = "ws-a"\nexpires_at = 2030-01-31': "proxy_tokens[0].expires_at: 2030-01-31 is not allowed; "
-            "allowed: a time with its offset such as 2030-01-31T12:00:00Z, or Unix seconds",
-        }.items():
-            error = self.token(text, environ={"BAD": "hunter2"})
-            self.assertEqual(error, f"sticky.toml: {expected}")
-
-
-class AppTests(ConfigCase):
-    def app(self, *servers: DeclaredServer) -> App:
-        return App("game.py", servers)
-
-    def test_an_apps_declaration_is_read_by_the_same_table(self) -> None:
-        declared = DeclaredServer(
-            name="Game", settings={"max_concurrency": 3, "sessioned": True}, directory=self.folder
-        )
-        settings = self.load(None, app=self.app(declared))
-        (server,) = settings.servers
-        self.assertEqual((server.name, server.app, server.command), ("Game", "the-app", declared.command))
-        self.assertEqual(server.policy, Policy(max_concurrency=3))
-        self.assertEqual((server.port, server.directory, server.reports_ready), (8000, self.folder, True))
-        self.assertEqual(settings.daemon.state_dir, self.folder / "state")
-
-    def test_an_apps_wrong_setting_names_the_app(self) -> None:
-        for raw, expected in (
-            ({"max_concurrency": True}, "max_concurrency: true is not allowed; allowed: a whole number from 1 to 1000"),
-            ({"max_conc": 1}, "max_conc: is not a setting; did you mean max_concurrency?"),
-            ({"sessioned": False}, "sessioned: false is not supported by this version; allowed: true"),
-            ({"min_containers": 9}, "min_containers: 9 is above max_containers, which is 8"),
-        ):
-            error = self.refused(None, app=self.app(DeclaredServer(name="Game", settings=raw)))
-            self.assertEqual(error, f"game.py: Game.{expected}")
-
-    def test_the_file_changes_settings_of_the_apps_server(self) -> None:
-        app = self.app(DeclaredServer(name="Game", settings={"max_concurrency": 3, "max_containers": 2}))
-        (server,) = self.load("[servers.Game]\nmax_containers = 5", app=app).servers
-        self.assertEqual((server.policy.max_concurrency, server.policy.max_containers), (3, 5))
-        self.assertEqual(
-            self.refused('[servers.Game]\ncommand = ["x"]', app=app),
-            "sticky.toml: servers.Game.command: this Server's command comes from the app; allowed: only the other settings",
-        )
-        self.assertEqual(
-            self.refused("[servers.Game]\nmin_containers = 3", app=app),
-            "sticky.toml: servers.Game.min_containers: 3 is above max_containers, which is 2",
-        )
-
-    def test_the_app_and_the_file_may_each_have_servers(self) -> None:
-        app = self.app(DeclaredServer(name="Game", settings={"hosts": ["game"]}))
-        settings = self.load(f'{ECHO}hosts = ["echo"]', app=app)
-        self.assertEqual([server.name for server in settings.servers], ["Game", "echo"])

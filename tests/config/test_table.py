@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import attrs
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -77,6 +77,7 @@ class TableTests(SynchronousTestCase):
             self.assertFalse(isinstance(value, bool) and not isinstance(setting.kind, Flag))
 
     @given(JUNK)
+    @example({"\n": None})
     def test_a_shown_value_is_short_and_on_one_line(self, value: object) -> None:
         text = show(value)
         self.assertLessEqual(len(text), 80)

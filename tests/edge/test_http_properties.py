@@ -93,7 +93,10 @@ class DamagedTests(TestCase):
         outcome = rehearse_requests([data])
         if outcome.refusal is not None or len(outcome.sent) != 1 or outcome.broken:
             return
-        theirs = as_sent(data)
+        try:
+            theirs = as_sent(data)
+        except h11.RemoteProtocolError:
+            return  # h11 checks framing fields in trailers as if they were in the head; they are stripped here
         ours = read_request(outcome.sent[0])
         self.assertEqual(theirs.method, ours.method)
         self.assertEqual(theirs.body, ours.body)

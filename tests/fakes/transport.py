@@ -85,6 +85,9 @@ class FakeTransport:
             self.reading = True
             self._deliver()
 
+    def stopProducing(self) -> None:
+        self.loseConnection()
+
     def loseConnection(self) -> None:
         if self.fin_sent and not self.lost:
             self._lose(ConnectionDone())

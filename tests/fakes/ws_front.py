@@ -101,7 +101,8 @@ class WSFront(Protocol):
         self._gone = None
         body = error.code.encode()
         self.transport.write(
-            b"HTTP/1.1 %d Refused\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (error.status, len(body), body)
+            b"HTTP/1.1 %d Refused\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+            % (error.status, len(body), body)
         )
         self.transport.loseConnection()
         if self.lease is not None:

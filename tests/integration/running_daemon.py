@@ -67,6 +67,15 @@ class Running:
         except AssertionError as problem:
             raise AssertionError(f"{problem}\n{self.output()[-3000:]}") from None
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def kill(self) -> None:
+        """SIGKILL, to the process itself and nobody else."""
+        self._process.kill()
+        self._process.wait()
+
     def stop(self) -> int:
         """SIGTERM and wait; whatever of its process group is left after that is killed. Returns its exit status."""
         self._process.terminate()

@@ -94,6 +94,9 @@ class ListenerTests(_SocketTestCase):
         port = wildcard.getsockname()[1]
         self.assertEqual(listening_sockets(TCPAddress("127.0.0.1", port)), {inode(wildcard)})
         self.assertEqual(listening_sockets(TCPAddress("127.0.0.2", port)), {inode(wildcard)})
+        shared = self.listen("0.0.0.0", reuse_port=True)
+        exact = self.listen("127.0.0.1", shared.getsockname()[1], reuse_port=True)
+        self.assertEqual(listening_sockets(TCPAddress("127.0.0.1", shared.getsockname()[1])), {inode(exact)})
         mine = self.listen("127.0.0.2")
         self.assertEqual(listening_sockets(TCPAddress("127.0.0.1", mine.getsockname()[1])), set())
 

@@ -18,6 +18,7 @@ from twisted.internet import reactor
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
+from sticky.containers import spawn
 from sticky.containers.child import Child
 from sticky.containers.logs import last_lines, log_path
 from sticky.containers.ownership import members
@@ -155,6 +156,29 @@ class SurroundingsTests(_BackendTestCase):
         container = self.run_container(*PYTHON, "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))")
         self.assertEqual(await self.output(container), ["[0, 1, 2, 3]"])  # 3 is the listing itself
 
+    def test_a_descriptor_that_slipped_through_is_closed_by_the_launcher(self) -> None:
+        # As a C library's thread may open one, without close-on-exec, between Twisted's listing and its spawn.
+        script = "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"
+        stray, report = os.open("/dev/null", os.O_RDONLY), os.open("/dev/null", os.O_WRONLY)
+        self.addCleanup(os.close, stray)
+        self.addCleanup(os.close, report)
+        launch = f"import os, sys; os.dup2({report}, 3); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        found = subprocess.run(
+            [*PYTHON, launch, "-I", "-S", spawn.__file__, str(os.getpid()), "", "-", "/", *PYTHON, script],
+            pass_fds=[stray, report],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+        )
+        self.assertEqual(found.stdout, b"[0, 1, 2, 3]\n")
+
+    def test_a_launcher_whose_daemon_died_before_it_could_ask_for_the_signal_starts_nothing(self) -> None:
+        found = subprocess.run(
+            [*PYTHON[:-1], spawn.__file__, str(os.getppid()), "", "-", "/", "echo", "started"],
+            capture_output=True,
+        )
+        self.assertEqual((found.returncode, found.stdout), (127, b""))
+
     async def test_it_has_a_session_and_a_group_of_its_own_and_default_signals(self) -> None:
         script = "import os; print(os.getpid() == os.getsid(0) == os.getpgid(0))"
         # A Python would ignore SIGPIPE by itself: sh shows what it was given.
@@ -208,7 +232,10 @@ class ReadyTests(_BackendTestCase):
         await self.ready(container)
 
     async def test_a_unix_socket(self) -> None:
-        script = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); time.sleep(600)"
+        script = (
+            "import socket, sys, time; s = socket.socket(socket.AF_UNIX);"
+            "s.bind(sys.argv[1]); s.listen(); time.sleep(600)"
+        )
         container = self.run_container(*PYTHON, script, "{socket}")
         self.assertEqual(await self.ready(container), UNIXAddress(str(container.spec.scratch / "http.sock")))
 
@@ -253,6 +280,12 @@ time.sleep(600)""",
         self.assertEqual(self.recorder.heard(container), [])
         (self.folder / "go").touch()
         await self.ready(container)
+
+    async def test_after_the_report_our_end_of_the_pipe_is_given_back(self) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        script = LISTENS.replace("time.sleep", "os.write(int(os.environ['STICKY_READY_FD']), b'ready\\n'); time.sleep")
+        await self.ready(self.run_container(*PYTHON, script, reports_ready=True))
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
 
     async def test_a_report_alone_is_not_enough(self) -> None:
         script = (
@@ -320,6 +353,14 @@ class FixedPortTests(_BackendTestCase):
         exits = [self.recorder.exit(copy) for copy in copies]
         for exit in filter(None, exits):
             self.assertIn("only one copy", exit.message)
+
+    async def test_a_copy_that_would_wait_forever_is_ended_when_another_one_has_the_port(self) -> None:
+        first = self.run_copy()
+        second = self.run_container("sh", "-c", "exec sleep 600", port=self.fixed)
+        await self.ready(first)
+        exit = await self.exit(second)
+        self.assertEqual(exit.detail, "failed")
+        self.assertIn("only one copy", exit.message)
 
     async def test_the_port_is_free_for_the_next_copy_once_the_first_is_gone(self) -> None:
         first = self.run_copy()
@@ -416,6 +457,19 @@ class EndTests(_BackendTestCase):
         await self.until(lambda: last_lines(container.spec.log)[-1:] == ("the end",))
         await self.until(lambda: container.spec.log.stat().st_size < 100_000)
         self.assertEqual(last_lines(container.spec.log)[-1], "the end")
+
+    async def test_terminate_reaches_the_whole_group(self) -> None:
+        grandchild = """
+import os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: (print("told", flush=True), os._exit(0)))
+print("up", flush=True)
+time.sleep(600)
+"""
+        container = self.run_container("sh", "-c", "trap '' TERM; \"$@\" & wait", "sh", *PYTHON, grandchild)
+        await self.output(container)
+        container.terminate()
+        await self.exit(container)
+        self.assertEqual(await self.output(container), ["up", "told"])
 
     async def test_a_crash_after_ready_is_told_with_its_signal(self) -> None:
         container = self.run_container(*COMMANDS[Program.SERVES])

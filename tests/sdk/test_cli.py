@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import shutil
+import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,12 @@ class CommandTests(TestCase):
         self.patch(sys, "stdout", self.out)
         self.patch(sys, "stderr", self.err)
 
+    def folder(self) -> Path:
+        """With a short path: the admin socket's, below it, has 107 bytes at most."""
+        path = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, path)
+        return Path(path)
+
     def exits(self, *arguments: str) -> object:
         with self.assertRaises(SystemExit) as caught:
             cli.main(arguments)
@@ -35,7 +44,7 @@ class CommandTests(TestCase):
             return outcome
 
         self.patch(run_module, "run_entrypoint", run_entrypoint)
-        self.patch(cli.signal, "signal", lambda *arguments: None)
+        self.patch(signal, "signal", lambda *arguments: None)
         return cli.main(["run", "game.py"])
 
     def test_version(self) -> None:
@@ -75,18 +84,16 @@ class CommandTests(TestCase):
         self.assertEqual(130, self.run_ends_with(KeyboardInterrupt()))
 
     def test_check_says_what_would_run(self) -> None:
-        file = Path(self.mktemp()).absolute()
-        file.mkdir()
-        (file / "sticky.toml").write_text('[servers.echo]\ncommand = ["./echo", "{port}"]\nmax_containers = 3\n')
-        self.assertEqual(0, cli.main(["check", str(file / "sticky.toml")]), self.err.getvalue())
+        folder = self.folder()
+        (folder / "sticky.toml").write_text('[servers.echo]\ncommand = ["./echo", "{port}"]\nmax_containers = 3\n')
+        self.assertEqual(0, cli.main(["check", str(folder / "sticky.toml")]), self.err.getvalue())
         self.assertIn(
             "echo: 0 to 3 containers, up to 1000 sessions each, backend process: ./echo {port}\n", self.out.getvalue()
         )
         self.assertIn("listens on tcp:8080:interface=127.0.0.1\n", self.out.getvalue())
 
     def test_check_refuses_with_file_key_and_what_is_allowed(self) -> None:
-        folder = Path(self.mktemp()).absolute()
-        folder.mkdir()
+        folder = self.folder()
         (folder / "sticky.toml").write_text('[servers.echo]\ncommand = ["./echo"]\nmax_containers = 0\n')
         self.assertEqual(2, cli.main(["check", str(folder / "sticky.toml")]))
         line = self.err.getvalue()

@@ -1,0 +1,303 @@
+"""Bad input and bad days against a real daemon: real children, real sockets, a stepped clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import requests
+from twisted.trial.unittest import SynchronousTestCase
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from tests.integration.running_daemon import Daemon, until
+
+APPS = Path(__file__).parent / "apps"
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+PYTHON = sys.executable
+COOKIE = "__Host-modal-session-token"
+ECHO = f"{json.dumps([PYTHON, str(APPS / 'echo_ws.py'), '{port}'])}"
+
+
+def server(name: str, command: str, **settings: object) -> str:
+    """A table of sticky.toml; `command` is TOML already."""
+    rest = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+    return f"[servers.{name}]\ncommand = {command}\n{rest}\n"
+
+
+class DaemonCase(SynchronousTestCase):
+    """Runs a daemon on what `config` says."""
+
+    def serve(self, config: str, env: dict[str, str] | None = None) -> None:
+        folder = Path(self.mktemp()).resolve()
+        folder.mkdir()
+        (folder / "sticky.toml").write_text(config)
+        self.folder = folder
+        self.daemon = Daemon(folder, "--config", str(folder / "sticky.toml"), env=env)
+        self.addCleanup(self.daemon.stop)
+        self.url = self.daemon.url()
+        self.bearer = (folder / "state" / "proxy-token").read_text().strip()
+        self.http = requests.Session()
+        self.addCleanup(self.http.close)
+
+    def start(self, host: str | None = None, **headers: str) -> requests.Response:
+        fields = {"Authorization": f"Bearer {self.bearer}", **headers}
+        if host is not None:
+            fields["Host"] = host
+        return self.http.post(f"{self.url}/_modal/sessions/start", headers=fields, timeout=90)
+
+    def token(self, host: str | None = None, **headers: str) -> str:
+        answer = self.start(host, **headers)
+        self.assertEqual(answer.status_code, 200, answer.text)
+        return str(answer.json()["token"])
+
+    def get(self, token: str | None, path: str = "/", **headers: str) -> requests.Response:
+        if token is not None:
+            headers["Modal-Authorization"] = f"Bearer {token}"
+        return self.http.get(self.url + path, headers=headers, timeout=30)
+
+    def terminate(self, token: str) -> requests.Response:
+        fields = {"Authorization": f"Bearer {self.bearer}", "x-modal-server-session-token": token}
+        return self.http.post(f"{self.url}/_modal/sessions/terminate", headers=fields, timeout=30)
+
+    def websocket(self, token: str, **options: object) -> ClientConnection:
+        headers = {"Modal-Authorization": f"Bearer {token}"}
+        opened: ClientConnection = connect(
+            self.url.replace("http", "ws") + "/ws", additional_headers=headers, **options
+        )  # type: ignore[call-overload]
+        self.addCleanup(opened.close)
+        return opened
+
+    def children(self) -> list[int]:
+        """Whatever has a container's mark in its environment and works in this daemon's folder."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if not entry.name.isdigit() or (entry / "cwd").readlink() != self.folder:
+                    continue
+                if b"STICKY_CONTAINER_ID=" in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:  # gone meanwhile
+                continue
+        return found
+
+
+class CredentialTests(DaemonCase):
+    def test_every_wrong_credential_is_refused_with_its_own_answer(self) -> None:
+        self.serve(server("one", ECHO, hosts=["one.localhost"]) + server("two", ECHO, hosts=["two.localhost"]))
+        token = self.token("one.localhost")
+        payload = token.split(".")[2]
+        forged = token.replace(payload, payload[:-2] + ("AA" if payload[-2:] != "AA" else "BB"))
+        here = {"Host": "one.localhost"}
+        self.assertEqual(self.get(token, **here).status_code, 200)
+        cases = [
+            ("no token", self.get(None, **here), 401, "no_credential"),
+            ("forged", self.get(forged, **here), 401, "bad_credential"),
+            ("garbage", self.get("garbage", **here), 401, "bad_credential"),
+            ("another server's", self.get(token, Host="two.localhost"), 403, "wrong_server"),
+            ("unknown host", self.get(token, Host="three.localhost"), 404, "unknown_host"),
+            ("no proxy token", self.http.post(f"{self.url}/_modal/sessions/start", headers=here, timeout=5), 401, None),
+        ]
+        for name, answer, status, code in cases:
+            self.assertEqual(answer.status_code, status, name)
+            self.assertEqual(answer.headers["cache-control"], "no-store", name)
+            if code is not None:
+                self.assertEqual(answer.json()["error"], code, name)
+            self.assertNotIn(token, answer.text, name)
+        self.http.headers.update(here)
+        self.assertEqual(self.terminate(token).status_code, 200)
+        after = self.get(token, **here)
+        self.assertEqual((after.status_code, after.json()["error"]), (410, "terminated"))
+        self.assertEqual(self.terminate(token).status_code, 404)
+        self.assertNotIn(token, self.daemon.output())
+        self.assertNotIn(self.bearer.split(".")[1], self.daemon.output())
+
+    def test_idle_timeouts_that_make_no_sense_are_400(self) -> None:
+        self.serve(server("one", ECHO))
+        for wrong in ("0", "-1", "abc", "1e9", "1000000000", "1.5", ""):
+            answer = self.start(**{"x-modal-server-session-idle-timeout": wrong})
+            self.assertEqual((wrong, answer.status_code), (wrong, 400))
+            self.assertEqual(answer.json()["error"], "bad_idle_timeout")
+
+    def test_a_websocket_by_cookie_from_a_foreign_page_is_refused(self) -> None:
+        self.serve(server("one", ECHO))
+        token = self.token()
+        address = self.url.replace("http", "ws") + "/ws"
+        fields = {"Cookie": f"{COOKIE}={token}"}
+        with self.assertRaises(InvalidStatus) as refusal:
+            connect(address, additional_headers=fields, origin="https://evil.example")  # type: ignore[call-overload]
+        self.assertEqual(refusal.exception.response.status_code, 403)
+        self.assertEqual(json.loads(refusal.exception.response.body)["error"], "bad_origin")
+        own = connect(address, additional_headers=fields, origin=self.url)  # type: ignore[call-overload]
+        self.addCleanup(own.close)
+        own.recv()
+        own.send("hello")
+        self.assertEqual(own.recv(), "hello")
+
+
+class IdleTests(DaemonCase):
+    def test_a_session_ends_when_idle_but_never_while_its_websocket_is_open(self) -> None:
+        self.serve(server("one", ECHO))
+        token = self.token(**{"x-modal-server-session-idle-timeout": "1"})
+        opened = self.websocket(token)
+        greeted = opened.recv()
+        time.sleep(1.5)  # longer than the idle timeout, by the real clock of a real daemon
+        opened.send("still here")
+        self.assertEqual(opened.recv(), "still here")
+        self.assertEqual(self.get(token).text, greeted)
+        opened.close()
+        until("the session ends", lambda: self.get_after(1.3, token).status_code == 410, within=10)
+        self.assertEqual(self.get(token).json()["error"], "idle_timeout")
+
+    def get_after(self, seconds: float, token: str) -> requests.Response:
+        time.sleep(seconds)  # a request sooner would restart the idle clock
+        return self.get(token)
+
+    def test_an_ended_session_tells_browsers_by_close_code_and_others_by_status(self) -> None:
+        self.serve(server("one", ECHO))
+        token = self.token()
+        self.terminate(token)
+        with self.assertRaises(InvalidStatus) as refusal:
+            self.websocket(token)
+        self.assertEqual(refusal.exception.response.status_code, 410)
+        opened = self.websocket(token, origin=self.url)
+        with self.assertRaises(ConnectionClosed):
+            opened.recv(timeout=5)
+        self.assertEqual((opened.close_code, opened.close_reason), (4410, "terminated"))
+
+
+class ContainerTests(DaemonCase):
+    def refused(self, *, within: float = 30.0) -> dict[str, str]:
+        begun = time.monotonic()
+        answer = self.start()
+        self.assertLess(time.monotonic() - begun, within)
+        self.assertEqual(answer.status_code, 503, answer.text)
+        self.assertIn("retry-after", answer.headers)
+        return dict(answer.json())
+
+    def test_a_command_that_does_not_exist(self) -> None:
+        self.serve(server("one", '["no-such-command", "{port}"]'))
+        self.assertEqual(self.refused()["error"], "containers_failing")
+        self.assertIn("no-such-command", self.daemon.output())
+
+    def test_a_command_that_exits_at_once_and_what_it_said(self) -> None:
+        self.serve(server("one", '["sh", "-c", "echo out of cheese; exit 3", "{port}"]'))
+        self.assertEqual(self.refused()["error"], "containers_failing")
+        self.assertIn("out of cheese", self.daemon.output())
+        self.assertIn("status 3", self.daemon.output())
+
+    def test_a_command_that_never_opens_its_port(self) -> None:
+        self.serve(server("one", '["sleep", "600"]', startup_timeout=1, queue_timeout=2))
+        self.assertEqual(self.refused()["error"], "queue_timeout")
+
+    def test_a_port_that_a_foreign_server_holds_does_not_count(self) -> None:
+        foreign = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(foreign.close)
+        port = foreign.getsockname()[1]
+        self.serve(server("one", '["sleep", "600"]', port=port, startup_timeout=1, queue_timeout=2))
+        self.assertEqual(self.refused()["error"], "queue_timeout")
+
+    def test_a_container_that_is_killed_ends_its_sessions_and_the_next_start_gets_another(self) -> None:
+        self.serve(server("one", ECHO, max_concurrency=1))
+        first, second = self.token(), self.token()
+        ours, theirs = self.websocket(first), self.websocket(second)
+        container = ours.recv()
+        theirs.recv()
+        assert isinstance(container, str)
+        for pid in self.children():
+            if f"STICKY_CONTAINER_ID={container}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+        with self.assertRaises(ConnectionClosed):
+            ours.recv(timeout=5)
+        self.assertEqual((ours.close_code, ours.close_reason), (1011, "container_lost"))
+        gone = self.get(first)
+        self.assertEqual((gone.status_code, gone.json()["error"]), (410, "container_lost"))
+        theirs.send("untouched")
+        self.assertEqual(theirs.recv(), "untouched")
+        self.assertEqual(self.get(self.token()).status_code, 200)
+
+    def test_containers_come_with_sessions_and_go_when_nobody_plays(self) -> None:
+        self.serve(server("one", ECHO, scaledown_window=2))
+        self.assertEqual(self.children(), [])
+        token = self.token()
+        self.assertEqual(len(self.children()), 1)
+        self.terminate(token)
+        until("the container is gone", lambda: not self.children(), within=20)
+
+
+class StopTests(DaemonCase):
+    def test_sigterm_closes_websockets_with_1001_and_leaves_nothing_behind(self) -> None:
+        self.serve(server("one", ECHO, max_concurrency=1, max_containers=2))
+        sockets = [self.websocket(self.token()) for _ in range(2)]
+        for opened in sockets:
+            opened.recv()
+        self.assertEqual(len(self.children()), 2)
+        self.daemon.stop()
+        for opened in sockets:
+            with self.assertRaises(ConnectionClosed):
+                opened.recv(timeout=5)
+            self.assertEqual((opened.close_code, opened.close_reason), (1001, "server_stopped"))
+        self.assertEqual(self.children(), [])
+
+    def test_a_daemon_that_is_killed_takes_its_containers_along(self) -> None:
+        self.serve(server("one", ECHO))
+        self.token()
+        self.assertEqual(len(self.children()), 1)
+        self.daemon.kill()
+        until("the containers are gone", lambda: not self.children(), within=10)
+
+
+class ClockTests(DaemonCase):
+    def test_a_wall_clock_that_is_stepped_back_an_hour_delays_nothing(self) -> None:
+        offset = Path(self.mktemp()).resolve()
+        offset.write_text("+0\n")
+        self.serve(
+            server("one", ECHO),
+            env={
+                "LD_PRELOAD": str(FAKETIME),
+                "FAKETIME_TIMESTAMP_FILE": str(offset),
+                "FAKETIME_NO_CACHE": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            },
+        )
+        token = self.token(**{"x-modal-server-session-idle-timeout": "2"})
+        before = self.start().json()["expires_at"]
+        offset.write_text("-3600\n")
+        self.assertEqual(self.get(token).status_code, 200)
+        after = self.start().json()["expires_at"]
+        self.assertLess(after, before - 3000, "the step did not reach the daemon, so this test shows nothing")
+        begun = time.monotonic()
+        until("the session expires", lambda: self.look(token) == 410, within=10)
+        self.assertGreater(time.monotonic() - begun, 1.5)
+
+    def look(self, token: str) -> int:
+        """The status call touches no clock."""
+        fields = {"Modal-Authorization": f"Bearer {token}"}
+        return self.http.get(f"{self.url}/_modal/sessions/status", headers=fields, timeout=5).status_code
+
+    if not FAKETIME.exists():
+        test_a_wall_clock_that_is_stepped_back_an_hour_delays_nothing.skip = "faketime is not installed"  # type: ignore[attr-defined]
+
+
+class ImportTests(SynchronousTestCase):
+    def test_an_app_whose_import_deletes_a_file_cannot_reach_the_daemons(self) -> None:
+        folder = Path(self.mktemp()).resolve()
+        folder.mkdir()
+        (folder / "app.py").write_text(
+            "import os, sticky\n"
+            "open(os.path.join(os.path.dirname(__file__), 'importers'), 'a').write(f'{os.getpid()}\\n')\n"
+            "app = sticky.App('planted')\n"
+            "@app.server()\n@sticky.sessioned()\nclass Server:\n"
+            "    @sticky.enter()\n    def start(self): pass\n"
+        )
+        daemon = Daemon(folder, "--app", str(folder / "app.py"))
+        self.addCleanup(daemon.stop)
+        daemon.url()
+        importers = (folder / "importers").read_text().split()
+        self.assertTrue(importers)
+        self.assertNotIn(str(daemon.pid), importers)

@@ -1,0 +1,380 @@
+"""One Server at work, with a clock that a test turns and containers that it plays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from sticky import errors
+from sticky.containers.memory import MemoryBackend, MemoryContainer
+from sticky.core.fleet import Fleet, Ids
+from sticky.core.tokens import Claims, SigningKey, Verifier
+from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, Policy, ServerName, SessionId
+from sticky.isticky import ContainerSpec, Credentials, ILeaseHolder, SessionStatus, StartRequest
+from sticky.lease import Lease
+from sticky.service import Minting, ServerService
+
+WALL = 1_800_000_000.0
+NAME = ServerName("echo")
+
+
+@implementer(ILeaseHolder)
+@attrs.define(eq=False)
+class Holder:
+    """A lease holder that notes what it is told, and may do something about it."""
+
+    told: list[tuple[EndReason, str | None]] = attrs.field(factory=list)
+
+    def session_ended(self, reason: EndReason, detail: str | None) -> None:
+        self.told.append((reason, detail))
+
+
+class ServiceCase(SynchronousTestCase):
+    """Builds a Server; containers become ready when `play` says so."""
+
+    def build(self, **policy: object) -> None:
+        self.clock = Clock()
+        self.backend = MemoryBackend(self.clock)
+        numbers = iter(range(1, 100_000))
+        ids = Ids(
+            lambda: SessionId(f"sd-{next(numbers):05}"),
+            lambda: ContainerId(f"ct-{next(numbers):05}"),
+            lambda: 0.5,
+        )
+        key = SigningKey("k1", bytes(32))
+        self.verifier = Verifier({key.key_id: key.public})
+        fleet = Fleet(Policy(**policy), DeploymentId("dp-1"), ids)  # type: ignore[arg-type]
+        self.service = ServerService(
+            NAME, fleet, self.backend, self.spec, Minting(key.sign, lambda: WALL + self.clock.seconds()), self.clock
+        )
+        self.service.startService()
+        self.addCleanup(self.service.stopService)
+
+    def spec(self, container: ContainerId, deployment: DeploymentId) -> ContainerSpec:
+        folder = Path("/nonexistent")
+        return ContainerSpec(
+            container=container,
+            server=NAME,
+            deployment=deployment,
+            app="echo",
+            command=("echo",),
+            directory=folder,
+            log=folder / "log",
+            scratch=folder,
+        )
+
+    def start(
+        self, caller: str = "dev", key: str | None = None, idle_timeout: float | None = None
+    ) -> Deferred[Credentials]:
+        return self.service.start(StartRequest(NAME, Caller(caller), caller, idle_timeout, key))
+
+    def ready(self) -> MemoryContainer:
+        """The newest container that is starting becomes ready."""
+        container = next(c for c in reversed(self.backend.spawned) if c.state.value == "starting")
+        container.make_ready()
+        return container
+
+    def session(self, **wanted: object) -> Claims:
+        """A session on a ready container, as its token's claims."""
+        answer = self.start(**wanted)  # type: ignore[arg-type]
+        if self.backend.containers and not answer.called:
+            self.ready()
+        return self.claims(self.successResultOf(answer))
+
+    def claims(self, credentials: Credentials) -> Claims:
+        return self.verifier.verify(credentials.token.encode(), WALL)
+
+    def listed(self) -> list[SessionStatus]:
+        return list(self.service.sessions("dev", None, 1000))
+
+
+class StartTests(ServiceCase):
+    def test_a_start_on_an_empty_server_spawns_one_container_and_is_answered_when_it_is_ready(self) -> None:
+        self.build()
+        answer = self.start()
+        self.assertNoResult(answer)
+        self.assertEqual(len(self.backend.spawned), 1)
+        container = self.ready()
+        credentials = self.successResultOf(answer)
+        claims = self.claims(credentials)
+        self.assertEqual((claims.session, claims.container), (credentials.session, container.id))
+        self.assertEqual((claims.server, claims.deployment), ("echo", "dp-1"))
+        self.assertEqual((credentials.idle_timeout, credentials.created), (600.0, True))
+
+    def test_the_token_expires_with_the_age_limit_of_its_container(self) -> None:
+        self.build(container_max_age=5000.0)
+        first = self.start()
+        self.clock.advance(20)
+        self.ready()
+        self.assertEqual(self.claims(self.successResultOf(first)).expires_at, WALL + 5000)
+
+    def test_two_hundred_at_once_get_one_hundred_places_in_two_containers(self) -> None:
+        self.build(max_containers=2, max_concurrency=50)
+        answers = [self.start(f"caller-{number}") for number in range(200)]
+        for container in list(self.backend.spawned):
+            container.make_ready()
+        granted = [answer for answer in answers if answer.called]
+        self.assertEqual(len(granted), 100)
+        self.assertEqual(answers[:100], granted, "first come, first served")
+        self.assertEqual([len(ledger) for ledger in self.service.fleet.ledgers], [50, 50])
+        self.clock.pump([59.0, 0.75])
+        self.assertEqual([answer for answer in answers[100:] if answer.called], [])
+        self.clock.advance(0.25)
+        for answer in answers[100:]:
+            refusal = self.failureResultOf(answer, errors.QueueTimedOut).value
+            self.assertEqual((refusal.status, refusal.code), (503, "queue_timeout"))
+        self.assertEqual(len(self.backend.spawned), 2)
+
+    def test_a_client_that_leaves_the_queue_frees_its_place(self) -> None:
+        self.build(max_containers=1, max_concurrency=1, max_queue=1)
+        self.session()
+        waiting = self.start()
+        self.failureResultOf(self.start(), errors.QueueFull)
+        waiting.cancel()
+        self.failureResultOf(waiting, CancelledError)
+        self.assertIsNone(self.service.position(waiting))
+        third = self.start()
+        self.assertNoResult(third)
+        self.service.terminate(self.claims_of_only_session(), None)
+        self.successResultOf(third)
+
+    def claims_of_only_session(self) -> Claims:
+        only = self.listed()[0]
+        return Claims(only.session, NAME, DeploymentId("dp-1"), only.container, 0, 0)
+
+    def test_a_waiting_client_can_be_told_its_place(self) -> None:
+        self.build()
+        first, second = self.start(), self.start()
+        self.clock.advance(7)
+        place = self.service.position(second)
+        assert place is not None
+        self.assertEqual((place.position, place.waited, place.deadline_in), (2, 7.0, 53.0))
+        self.ready()
+        self.assertIsNone(self.service.position(first))
+
+    def test_containers_that_fail_refuse_waiting_starts_and_are_tried_again_later(self) -> None:
+        self.build()
+        self.backend.refusal = "command not found: nothing"
+        answer = self.start()
+        self.clock.pump([0.0, 1.0, 0.0, 2.0, 0.0])
+        self.assertEqual(len(self.backend.spawned), 3)
+        refusal = self.failureResultOf(answer, errors.ContainersFailing).value
+        self.assertEqual(refusal.retry_after, 4.0)
+        self.backend.refusal = None
+        self.clock.advance(4)
+        self.ready()
+        self.session()
+
+    def test_one_idempotency_key_gives_one_session(self) -> None:
+        self.build()
+        first, again = self.start(key="k" * 20), self.start(key="k" * 20)
+        self.ready()
+        one, two = self.successResultOf(first), self.successResultOf(again)
+        three = self.successResultOf(self.start(key="k" * 20))
+        self.assertEqual(one.session, two.session)
+        self.assertEqual((three.session, three.created), (one.session, False))
+        self.failureResultOf(self.start(key="k" * 20, idle_timeout=5.0), errors.KeyReused)
+
+    def test_min_containers_are_there_before_anybody_asks(self) -> None:
+        self.build(min_containers=2)
+        self.assertEqual(len(self.backend.spawned), 2)
+
+
+class LeaseTests(ServiceCase):
+    def begin(self, claims: Claims) -> tuple[Lease, Holder]:
+        holder = Holder()
+        return self.service.begin(claims, holder), holder
+
+    def test_a_lease_says_where_the_session_lives_and_stops_its_idle_clock(self) -> None:
+        self.build()
+        claims = self.session()
+        lease, _ = self.begin(claims)
+        self.assertEqual(lease.address, self.backend.spawned[0].address)
+        self.clock.advance(5000)
+        status = self.service.status(claims)
+        self.assertEqual((status.in_flight, status.idle_left), (1, None))
+        lease.release()
+        lease.release()
+        status = self.service.status(claims)
+        self.assertEqual((status.in_flight, status.idle_left), (0, 600.0))
+        self.clock.advance(600)
+        refusal = self.assertRaises(errors.SessionEnded, self.begin, claims)
+        self.assertEqual(refusal.code, "idle_timeout")
+
+    def test_a_container_that_dies_takes_its_sessions_along_and_their_holders_hear_why(self) -> None:
+        self.build(max_concurrency=1)
+        here, there = self.session(), self.session()
+        lease, holder = self.begin(here)
+        other, bystander = self.begin(there)
+        self.backend.spawned[0].make_exit("killed", None, 9)
+        self.assertEqual(holder.told, [(EndReason.CONTAINER_LOST, "killed")])
+        self.assertEqual(bystander.told, [])
+        lease.release()
+        refusal = self.assertRaises(errors.SessionEnded, self.begin, here)
+        self.assertEqual((refusal.code, refusal.detail), ("container_lost", "killed"))
+        other.release()
+        self.begin(there)
+
+    def test_terminate_refuses_what_is_new_and_lets_what_is_in_flight_complete(self) -> None:
+        self.build()
+        claims = self.session()
+        lease, holder = self.begin(claims)
+        self.service.terminate(claims, None)
+        self.service.terminate(claims, None)
+        refusal = self.assertRaises(errors.SessionEnded, self.begin, claims)
+        self.assertEqual(refusal.code, "terminated")
+        self.assertRaises(errors.SessionEnded, self.service.extend, claims)
+        self.assertEqual(self.service.status(claims).state, "draining")
+        lease.release()
+        self.assertRaises(errors.UnknownSession, self.service.terminate, claims, None)
+        self.assertEqual(holder.told, [])
+
+    def test_a_grace_bounds_what_is_in_flight(self) -> None:
+        self.build()
+        claims = self.session()
+        _, holder = self.begin(claims)
+        self.service.terminate(claims, 5.0)
+        self.clock.advance(4.75)
+        self.assertEqual(holder.told, [])
+        self.clock.advance(0.25)
+        self.assertEqual(holder.told, [(EndReason.TERMINATED, None)])
+
+    def test_a_lease_that_was_transferred_tells_its_new_holder(self) -> None:
+        self.build()
+        claims = self.session()
+        lease, first = self.begin(claims)
+        second = Holder()
+        lease.transfer(second)
+        self.service.terminate(claims, 0.0)
+        self.assertEqual((first.told, second.told), ([], [(EndReason.TERMINATED, None)]))
+
+    def test_a_holder_may_ask_for_the_next_session_while_it_is_told_of_the_end(self) -> None:
+        self.build(max_containers=1, max_concurrency=1)
+        claims = self.session()
+        asked: list[Deferred[Credentials]] = []
+
+        @implementer(ILeaseHolder)
+        class Eager(Holder):
+            def session_ended(inner, reason: EndReason, detail: str | None) -> None:
+                asked.append(self.start())
+
+        self.service.begin(claims, Eager())
+        self.service.terminate(claims, 0.0)
+        self.successResultOf(asked[0])
+
+    def test_an_unknown_container_or_session_is_named_as_lost_or_ended(self) -> None:
+        self.build()
+        claims = self.session()
+        elsewhere = attrs.evolve(claims, container=ContainerId("ct-gone"), session=SessionId("sd-gone"))
+        self.assertEqual(self.assertRaises(errors.SessionEnded, self.begin, elsewhere).code, "container_lost")
+        nobody = attrs.evolve(claims, session=SessionId("sd-gone"))
+        self.assertEqual(self.assertRaises(errors.SessionEnded, self.begin, nobody).code, "ended")
+
+    def test_extend_restarts_the_idle_clock(self) -> None:
+        self.build()
+        claims = self.session()
+        self.clock.advance(599)
+        self.assertEqual(self.service.extend(claims).idle_left, 600.0)
+        self.clock.advance(599)
+        self.begin(claims)
+
+
+class ScaleTests(ServiceCase):
+    def test_an_unused_container_goes_after_the_scaledown_window_and_one_with_a_session_stays(self) -> None:
+        self.build(max_concurrency=1, scaledown_window=60.0)
+        first, second = self.session(), self.session()
+        self.service.terminate(first, None)
+        self.clock.advance(59.75)
+        self.assertEqual(self.backend.spawned[0].signals, [])
+        self.clock.advance(0.25)
+        self.assertEqual([container.signals for container in self.backend.spawned], [["TERM"], []])
+        self.clock.advance(0)
+        self.assertEqual([status.session for status in self.listed()], [second.session])
+
+    def test_one_that_ignores_sigterm_is_killed_after_thirty_seconds(self) -> None:
+        self.build(scaledown_window=2.0)
+        claims = self.session()
+        self.backend.spawned[0].ignores_term = True
+        self.service.terminate(claims, None)
+        self.clock.advance(2)
+        self.clock.advance(29.75)
+        self.assertEqual(self.backend.spawned[0].signals, ["TERM"])
+        self.clock.advance(0.25)
+        self.assertEqual(self.backend.spawned[0].signals, ["TERM", "KILL"])
+
+    def test_one_that_never_opens_its_port_is_stopped_and_another_is_tried(self) -> None:
+        self.build(startup_timeout=30.0, queue_timeout=300.0)
+        answer = self.start()
+        self.clock.advance(30)
+        self.assertEqual(self.backend.spawned[0].signals, ["TERM"])
+        self.clock.advance(1)
+        self.assertEqual(len(self.backend.spawned), 2)
+        self.ready()
+        self.successResultOf(answer)
+
+
+class StopTests(ServiceCase):
+    def test_an_orderly_stop_ends_sessions_and_containers_and_refuses_who_waits(self) -> None:
+        self.build(max_containers=1, max_concurrency=1)
+        claims = self.session()
+        holder = Holder()
+        self.service.begin(claims, holder)
+        waiting = self.start()
+        gone = self.service.drain()
+        self.failureResultOf(waiting, errors.ShuttingDown)
+        self.failureResultOf(self.start(), errors.ShuttingDown)
+        self.assertEqual(holder.told, [(EndReason.SERVER_STOPPED, None)])
+        self.assertEqual(self.backend.spawned[0].signals, ["TERM"])
+        self.assertNoResult(gone)
+        self.clock.advance(0)
+        self.successResultOf(gone)
+
+    def test_in_flight_work_has_the_exit_grace_period(self) -> None:
+        self.build(exit_grace_period=10.0)
+        claims = self.session()
+        holder = Holder()
+        self.service.begin(claims, holder)
+        self.service.drain()
+        self.clock.advance(9.75)
+        self.assertEqual((holder.told, self.backend.spawned[0].signals), ([], []))
+        self.clock.advance(0.25)
+        self.assertEqual(holder.told, [(EndReason.SERVER_STOPPED, None)])
+        self.assertEqual(self.backend.spawned[0].signals, ["TERM"])
+        self.clock.advance(0)
+
+    def test_kill_ends_every_container_at_once(self) -> None:
+        self.build()
+        self.session()
+        self.backend.spawned[0].ignores_term = True
+        gone = self.service.drain()
+        self.service.kill()
+        self.clock.advance(0)
+        self.successResultOf(gone)
+
+    def test_nothing_is_scheduled_after_a_stop(self) -> None:
+        self.build(scaledown_window=2.0)
+        self.session()
+        self.service.drain()
+        self.clock.advance(0)
+        self.service.stopService()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+
+class AgeTests(ServiceCase):
+    def test_a_container_at_its_age_limit_ends_its_sessions_and_another_takes_the_next(self) -> None:
+        self.build(container_max_age=1000.0, idle_timeout=100.0)
+        claims = self.session()
+        holder = Holder()
+        self.service.begin(claims, holder)
+        self.clock.advance(1000)
+        self.assertEqual(holder.told, [(EndReason.CONTAINER_MAX_AGE, None)])
+        refusal = self.assertRaises(errors.SessionEnded, self.service.begin, claims, Holder())
+        self.assertEqual(refusal.code, "container_max_age")
+        self.clock.advance(0)
+        other = self.session()
+        self.assertNotEqual(other.container, claims.container)
