@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,20 @@ class Listeners(Service):
 
     log = Logger()
 
-    def __init__(self, reactor: Any, endpoints: Sequence[str], factory: EdgeFactory, state_dir: Path) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        endpoints: Sequence[str],
+        factory: EdgeFactory,
+        state_dir: Path,
+        public_urls: Mapping[str, str | None],
+    ) -> None:
+        """`public_urls`: what clients see, by Server; None: the address of the first listener."""
         self._reactor = reactor
         self._endpoints = endpoints
         self._factory = factory
         self._url_file = state_dir / "url"
+        self._public_urls = public_urls
         self._ports: list[IListeningPort] = []
         self.urls: list[str] = []
 
@@ -39,7 +48,7 @@ class Listeners(Service):
         for endpoint in self._endpoints:
             listening = serverFromString(self._reactor, endpoint).listen(self._factory)
             listening.addCallbacks(self._opened, self._failed, callbackArgs=(endpoint,), errbackArgs=(endpoint,))
-        self._url_file.write_text("".join(f"{url}\n" for url in self.urls))
+        self._write_urls()
         for url in self.urls:
             self.log.info("listening on {url}", url=url)
 
@@ -50,6 +59,14 @@ class Listeners(Service):
         closing = [port.stopListening() for port in self._ports]
         self._ports.clear()
         return DeferredList([port for port in closing if port is not None])
+
+    def _write_urls(self) -> None:
+        """Tell programs on this machine: the first line is the daemon's own address, then a line for each Server."""
+        own = next(iter(self.urls), "")
+        lines = [own, *(f"{server} {url or own}" for server, url in self._public_urls.items())]
+        fresh = self._url_file.with_suffix(".new")
+        fresh.write_text("".join(f"{line}\n" for line in lines))
+        fresh.replace(self._url_file)
 
     def _opened(self, port: IListeningPort, endpoint: str) -> None:
         self._ports.append(port)

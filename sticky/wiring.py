@@ -77,7 +77,13 @@ def assemble(settings: Settings, reactor: Any) -> Daemon:
         wall=time.time,
         websocket_relay=_relay(relays),
     )
-    listeners = Listeners(reactor, settings.daemon.listen, EdgeFactory(context), state_dir)
+    listeners = Listeners(
+        reactor,
+        settings.daemon.listen,
+        EdgeFactory(context),
+        state_dir,
+        {server.name: server.url for server in settings.servers},
+    )
     return Daemon(
         servers,
         listeners,

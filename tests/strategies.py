@@ -130,7 +130,7 @@ def requests(draw: st.DrawFn) -> Sent:
     named = draw(st.lists(ordinary_names, max_size=2))
     hidden = {name.lower().replace(b"_", b"-") for name in named}
     lines = [(name, value, name.lower().replace(b"_", b"-") not in hidden) for name, value, _ in lines]
-    if named or draw(st.booleans()):
+    if draw(st.booleans()) or named:
         lines.append((draw(cased(b"connection")), b", ".join([*named, b"keep-alive"]), False))
     never = [
         (b"modal-key", b"wk-" + secrets[1]),

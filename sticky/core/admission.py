@@ -10,7 +10,7 @@ from sticky.core.values import Placement, Policy
 
 def choose(now: float, idle_timeout: float, containers: Iterable[Container], policy: Policy) -> Container | None:
     """The container for a start of this idle timeout, or None when none can take it now. O(containers)."""
-    able = [container for container in containers if container.takes(now, idle_timeout, policy)]
+    able = [container for container in containers if container.takes(now, idle_timeout)]
     if not able:
         return None
     if policy.placement is Placement.PACK:

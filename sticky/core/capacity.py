@@ -104,7 +104,14 @@ class Capacity:
         for identity, kept in memory.containers.items():
             self._born += 1
             container = Container(
-                identity, kept.deployment, kept.born, kept.max_age, self._born, kept.state, kept.reason
+                identity,
+                kept.deployment,
+                kept.born,
+                kept.max_age,
+                self.policy.max_concurrency,
+                self._born,
+                kept.state,
+                kept.reason,
             )
             container.stop_at = now + {
                 ContainerState.STARTING: self.policy.startup_timeout,
@@ -126,7 +133,7 @@ class Capacity:
 
     def has_room(self, now: float) -> bool:
         """Whether some start, however short its idle timeout, could be placed now."""
-        return any(container.takes(now, 0.0, self.policy) for container in self.newest())
+        return any(container.takes(now, 0.0) for container in self.newest())
 
     def open(self, now: float, demand: Demand) -> list[Container]:
         """Newest deployment, STARTING or READY, not asked to close, and young enough for the demand."""
@@ -228,6 +235,7 @@ class Capacity:
             self.deployment,
             now,
             self.policy.container_max_age,
+            self.policy.max_concurrency,
             self._born,
             stop_at=now + self.policy.startup_timeout,
         )

@@ -6,7 +6,7 @@ from enum import Enum
 
 import attrs
 
-from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, Policy, SessionId
+from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, SessionId
 from sticky.errors import IllegalEvent
 
 KILL_AFTER = 30.0  #: seconds from SIGTERM to SIGKILL (semantics.md, Container)
@@ -57,6 +57,7 @@ class Container:
     deployment: DeploymentId
     born: float
     max_age: float  #: seconds
+    limit: int  #: sessions that its ledger takes; fixed at its birth, whatever becomes of the policy
     order: int  #: of creation; lower is older
     state: ContainerState = ContainerState.STARTING
     reason: EndReason = EndReason.CONTAINER_LOST  #: for its sessions, from DRAINING on
@@ -88,12 +89,12 @@ class Container:
         """Up to when (exclusive) it can take a session of this idle timeout: the age limit must lie farther away."""
         return self.dies_at - idle_timeout
 
-    def takes(self, now: float, idle_timeout: float, policy: Policy) -> bool:
+    def takes(self, now: float, idle_timeout: float) -> bool:
         """Whether a start of this idle timeout could be placed here now. The newest deployment is the caller's to see to."""
         return (
             self.state is ContainerState.READY
             and not self.close_asked
-            and self.load < policy.max_concurrency
+            and self.load < self.limit
             and now < self.fits_until(idle_timeout)
         )
 
@@ -102,7 +103,7 @@ class Container:
         if version >= self.version:
             self.version = version
             self.sessions = sessions
-            self.note_empty(now)
+        self.note_empty(now)  # in any case: a letter that is old news may have settled the last grant
 
     def note_empty(self, now: float) -> None:
         """Start or stop the clock of scale-down, whichever the load says."""

@@ -9,7 +9,6 @@ within the step; `prompt=False` leaves it in `mail` for a test, or a network, to
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 import attrs
@@ -19,37 +18,22 @@ from sticky.core.admission import choose
 from sticky.core.backoff import Backoff
 from sticky.core.capacity import Capacity, Demand
 from sticky.core.container import Container, ContainerState
-from sticky.core.effects import Admit, Close, Effect, GrantStart, LedgerRequest, RefuseStart
+from sticky.core.effects import Admit, Close, Effect, GrantStart, RefuseStart
 from sticky.core.events import (
-    Admitted,
-    Closed,
     ContainerExited,
     ContainerReady,
     Deployed,
     Event,
-    Full,
-    HasSessions,
-    LedgerAnswer,
-    SessionLeft,
     StartAbandoned,
     StartRequested,
     StopRequested,
     TimePassed,
 )
-from sticky.core.ledgers import Ledgers
-from sticky.core.records import KeyBound, Record
+from sticky.core.mail import Mail
+from sticky.core.records import Record
 from sticky.core.session import Session
 from sticky.core.starts import Start, StartQueue, StartState
-from sticky.core.values import (
-    UNBOUNDED,
-    Caller,
-    ContainerId,
-    DeploymentId,
-    EndReason,
-    Policy,
-    SessionId,
-    WaiterId,
-)
+from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, Policy, SessionId, WaiterId
 
 TOKEN_LEEWAY = 300.0  #: seconds that a token may outlive its container's age limit (semantics.md, Time and steps)
 
@@ -71,18 +55,18 @@ class Fleet:
     """
 
     def __init__(self, policy: Policy, deployment: DeploymentId, ids: Ids, *, prompt: bool = True) -> None:
-        self.starts = StartQueue()
-        self.mail: list[LedgerRequest | LedgerAnswer] = []
+        self.effects: list[Effect | Record] = []
         self.stopping: EndReason | None = None
         self.wake_at = UNBOUNDED
-        self._ids = ids
-        self._prompt = prompt
-        self.effects: list[Effect | Record] = []
-        self._held_by = Counter[Caller]()  # sessions, as far as admission has heard
-        self._refused = False  # starts were refused since the last attempt: demand of 1
-        self.ledgers = Ledgers(self.mail.append, self.effects.append)
+        self.starts = StartQueue()
         self.backoff = Backoff(ids.uniform)
         self.capacity = Capacity(policy, deployment, self.backoff, ids.container, self.effects.append)
+        self.post = Mail(self.starts, self.capacity, self.effects.append)
+        self.mail = self.post.letters
+        self.ledgers = self.post.ledgers
+        self._ids = ids
+        self._prompt = prompt
+        self._refused = False  # starts were refused since the last attempt: demand of 1
 
     # --- the two ways in
 
@@ -95,7 +79,7 @@ class Fleet:
             case StartAbandoned():
                 self.starts.leave(now, event.waiter)
             case ContainerReady():
-                self.capacity.ready(now, self.capacity.find(event.container))
+                self._container_ready(now, event)
             case ContainerExited():
                 self._container_exited(now, event)
             case Deployed():
@@ -110,7 +94,7 @@ class Fleet:
     def deliver(self, now: float, index: int) -> list[Effect | Record]:
         """Deliver one piece of mail (only with `prompt=False`)."""
         self._catch_up(now)
-        self._hand_over(now, self.mail.pop(index))
+        self._hand_over(now, index)
         self.settle(now)
         return self.take()
 
@@ -182,7 +166,7 @@ class Fleet:
         """Apply what is due and do what has become possible, until nothing more is."""
         while True:
             while self._prompt and self.mail:
-                self._hand_over(now, self.mail.pop(0))
+                self._hand_over(now)
             self.ledgers.expire(now)
             for container in list(self.capacity.containers.values()):
                 self._overdue(now, container)
@@ -190,6 +174,7 @@ class Fleet:
                 self._refuse(start, errors.QueueTimedOut(retry_after=1.0))
             if self._prompt and self.mail:
                 continue  # what has just ended frees places: admission must know before it decides
+            self._give_up(now)
             self._place(now)
             self._scale(now)
             if not (self._prompt and self.mail):
@@ -219,9 +204,8 @@ class Fleet:
 
     def _accept(self, now: float, event: StartRequested) -> None:
         idle_timeout = self.policy.idle_timeout if event.idle_timeout is None else event.idle_timeout
-        longest = self.policy.longest_idle
-        if not 1 <= idle_timeout <= longest:
-            raise errors.BadIdleTimeout(f"The idle timeout must be a whole number of seconds from 1 to {longest:.0f}.")
+        if not 1 <= idle_timeout <= self.policy.longest_idle:
+            raise self._bad_idle_timeout()
         if self.stopping is not None:
             raise errors.ShuttingDown(retry_after=5.0)
         start = self.starts.known(now, event, idle_timeout)
@@ -229,13 +213,13 @@ class Fleet:
             assert start.session is not None and start.container is not None
             grant = GrantStart((event.waiter,), start.session, start.container, idle_timeout, created=False)
             self.effects.append(grant)
+        elif self._hopeless() and (start is None or start.state is not StartState.PLACED):
+            self._refused = True
+            raise self._failing(now)
         elif start is not None:
             self.starts.join(start, event.waiter)
         else:
-            if self._hopeless():
-                self._refused = True
-                raise self._failing(now)
-            holds = self._held_by[event.caller] + self.starts.outstanding(event.caller)
+            holds = self.post.held_by(event.caller) + self.starts.outstanding(event.caller)
             self.starts.add(now, event, idle_timeout, self.policy, holds)
 
     def _place(self, now: float) -> None:
@@ -269,10 +253,21 @@ class Fleet:
     def _failing(self, now: float) -> errors.ContainersFailing:
         return errors.ContainersFailing(retry_after=max(1.0, self.backoff.next_attempt - now))
 
-    def _give_up_if_hopeless(self, now: float) -> None:
+    def _give_up(self, now: float) -> None:
+        """Refuse queued starts that waiting cannot help."""
         if self._hopeless():
             self._refused = self._refused or any(True for _ in self.starts.waiting())
             self._refuse_all(self._failing(now))
+        # A deployment may have come since they were taken, whose containers do not live as long as they may be idle.
+        # Each of them would call for one container after the other, and none would fit.
+        age = self.policy.container_max_age
+        for start in [start for start in self.starts.waiting() if start.idle_timeout >= age]:
+            self.starts.refuse(start)
+            self._refuse(start, self._bad_idle_timeout())
+
+    def _bad_idle_timeout(self) -> errors.BadIdleTimeout:
+        longest = self.policy.longest_idle
+        return errors.BadIdleTimeout(f"The idle timeout must be a whole number of seconds from 1 to {longest:.0f}.")
 
     # --- containers
 
@@ -290,6 +285,12 @@ class Fleet:
         for container in self.capacity.scale_down(now, self._demand()):
             self.mail.append(Close(container.id))
 
+    def _container_ready(self, now: float, event: ContainerReady) -> None:
+        container = self.capacity.find(event.container)
+        self.capacity.ready(now, container)
+        if container.state is ContainerState.READY:
+            self._refused = False  # those who were refused come again, or do not: no demand stays behind
+
     def _container_exited(self, now: float, event: ContainerExited) -> None:
         container = self.capacity.find(event.container)
         detail = event.detail if container.reason is EndReason.CONTAINER_LOST else None
@@ -297,16 +298,12 @@ class Fleet:
         self.ledgers.drop(container.id)
         self.capacity.exited(now, container)
         self._drop_grants(now, container)
-        self._give_up_if_hopeless(now)
 
     def _stop_container(self, now: float, container: Container) -> None:
         """Ask the process to end. Whatever is still in flight is cut."""
-        starting = container.state is ContainerState.STARTING
         self.capacity.stop(now, container)
         self._drop_grants(now, container)
         self.ledgers.cut(container.id, container.reason)
-        if starting:
-            self._give_up_if_hopeless(now)
 
     def _drain(self, now: float, container: Container, reason: EndReason) -> None:
         self.capacity.drain(now, container, reason)
@@ -341,74 +338,11 @@ class Fleet:
                 self._drain(now, container, reason)
         self._refuse_all(errors.ShuttingDown(retry_after=5.0))
 
-    # --- mail between admission and the ledgers
-
-    def _hand_over(self, now: float, letter: LedgerRequest | LedgerAnswer) -> None:
-        match letter:
-            case Admit():
-                self.ledgers.admit(now, letter)
-            case Close():
-                self.ledgers.close(letter.container)
-            case Admitted():
-                self._heard(now, letter)
-                self._grant(now, letter)
-            case Full():
-                self._heard(now, letter)
-                self.starts.bounced(now, letter.session)
-            case Closed() if letter.session is not None:
-                self._heard(now, letter)
-                self.starts.bounced(now, letter.session)
-            case Closed():
-                container = self._heard(now, letter)
-                if container is not None and container.close_asked:
-                    self._stop_container(now, container)
-            case HasSessions():
-                container = self._heard(now, letter)
-                if container is not None:
-                    container.close_asked = False
-            case SessionLeft():
-                self._heard(now, letter)
-                self.count(letter.caller, -1)
-                self.starts.session_left(letter.session)
-
-    def _grant(self, now: float, letter: Admitted) -> None:
-        self.count(letter.caller, 1)
-        start = self.starts.admitted(now, letter.session)
-        if start is None:
-            return  # its container was lost or began to stop meanwhile: the start is back at its rank
-        waiters = tuple(sorted(start.waiters))
-        self.effects.append(GrantStart(waiters, letter.session, letter.container, start.idle_timeout, created=True))
-        if start.key is None:
-            return
-        if self.ledgers.tombstones.get(letter.session) is not None:
-            self.starts.session_left(letter.session)  # it ended before we heard of its beginning
-            return
-        self.effects.append(
-            KeyBound(
-                start.owner,
-                start.key,
-                start.caller,
-                letter.session,
-                letter.container,
-                start.idle_timeout,
-                self.starts.keys[start.owner, start.key].expires_at,
-            )
-        )
-
-    def _heard(self, now: float, letter: LedgerAnswer) -> Container | None:
-        container = self.capacity.containers.get(letter.container)
-        if container is None:
-            return None
-        if isinstance(letter, Admitted | Full) or (isinstance(letter, Closed) and letter.session is not None):
-            container.grants.discard(letter.session)
-        container.saw(now, letter.version, letter.sessions)
-        return container
-
-    def count(self, caller: Caller, change: int) -> None:
-        self._held_by[caller] += change
-        if not self._held_by[caller]:
-            del self._held_by[caller]
+    def _hand_over(self, now: float, index: int = 0) -> None:
+        closed = self.post.hand_over(now, index)
+        if closed is not None:
+            self._stop_container(now, closed)
 
     def open_ledger(self, container: Container) -> None:
         """A ledger for a container that is new here."""
-        self.ledgers.open(container.id, self.policy.max_concurrency, container.dies_at + TOKEN_LEEWAY)
+        self.ledgers.open(container.id, container.limit, container.dies_at + TOKEN_LEEWAY)

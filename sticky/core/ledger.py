@@ -149,9 +149,10 @@ class Ledger:
         """The container is dead, or its time to drain is over: every session ends at once, for the reason it has."""
         self.state = LedgerState.CLOSED
         for session in list(self.sessions.values()):
+            which = detail if session.reason is None else None  # of why the container ended, not of another reason
             if session.reason is None:
                 session.reason = reason
-            self._end(session, SessionInput.CUT, detail)
+            self._end(session, SessionInput.CUT, which)
         self._heap.clear()
 
     # --- time
@@ -209,6 +210,16 @@ class Ledger:
             session.queued_at = due
             self._order += 1
             heappush(self._heap, (due, self._order, session))
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Drop the heap's entries that count no more, when they are most of it.
+
+        They would stay until their time: short stays with a long idle timeout pile up, and so do ever shorter graces.
+        """
+        if len(self._heap) > 2 * len(self.sessions) + 64:
+            self._heap = [entry for entry in self._heap if entry[2].queued_at == entry[0]]
+            heapify(self._heap)
 
     def _drain(self, session: Session, reason: EndReason, cut_at: float | None) -> None:
         session.move(SessionInput.DRAIN)
@@ -225,10 +236,7 @@ class Ledger:
         del self.sessions[session.id]
         self.version += 1
         session.queued_at = None
-        if len(self._heap) > 2 * len(self.sessions) + 64:
-            # Entries of ended sessions would stay until their time: short stays with a long idle timeout pile up.
-            self._heap = [entry for entry in self._heap if entry[2].queued_at == entry[0]]
-            heapify(self._heap)
+        self._tidy()
         assert session.reason is not None
         self._effect(EndSession(session.id, self.container, session.reason, detail, self.tokens_end_at))
         self._answer(SessionLeft(self.container, session.id, session.caller, self.version, len(self.sessions)))

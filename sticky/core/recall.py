@@ -39,6 +39,8 @@ def recall(fleet: Fleet, now: float, memory: Memory) -> list[Effect | Record]:
     Sessions that drained end: what they waited for died with the earlier daemon. Containers that were STARTING get their
     start-up time again. Whoever calls this reports containers that did not survive as exited afterwards.
     """
+    if memory.deployment is not None:
+        fleet.take()  # its birth made the deployment of its own known, which is not the newest after all
     fleet.capacity.recall(now, memory)
     for session, (reason, detail, forget_at) in memory.ended.items():
         fleet.ledgers.tombstones.add(session, Tombstone(reason, detail, forget_at))
@@ -47,7 +49,7 @@ def recall(fleet: Fleet, now: float, memory: Memory) -> list[Effect | Record]:
     for session, kept in memory.sessions.items():
         ledger = fleet.ledgers[kept.container]
         ledger.restore(now, Session(session, kept.caller, kept.idle_timeout, kept.created_at, now))
-        fleet.count(kept.caller, 1)
+        fleet.post.count(kept.caller, 1)
         fleet.capacity.containers[kept.container].saw(now, ledger.version, len(ledger))
     for bound in memory.keys.values():
         fleet.starts.recall(bound)

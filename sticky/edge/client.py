@@ -6,7 +6,7 @@ not read shows neither, so the kernel is asked now and then. Time-outs come from
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import (
@@ -43,7 +43,7 @@ _FLUSHING, _ENDING, _TAKEN, _CLOSED = (
 
 
 @implementer(IProtocol, IHalfCloseableProtocol, IPushProducer)
-class Client(ABC):
+class Client:
     """A client's connection without its requests. Its producer side is the client's sending."""
 
     __slots__ = (
@@ -95,6 +95,7 @@ class Client(ABC):
         self._moved_at = 0.0  # when that last changed
         self._flush = FlushWatch(self)
 
+    @property
     def state(self) -> ClientState:
         """What the connection is doing."""
         return self._state

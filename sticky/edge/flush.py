@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sticky.edge.frontend import Frontend
+    from sticky.edge.client import Client
 
 
 class FlushWatch:
@@ -17,7 +17,7 @@ class FlushWatch:
 
     __slots__ = ("_asked", "_front", "_linger", "_reset", "_watching", "transport")
 
-    def __init__(self, front: Frontend) -> None:
+    def __init__(self, front: Client) -> None:
         self._front = front
         self._asked = False
         self._linger = False

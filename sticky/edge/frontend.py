@@ -166,6 +166,7 @@ class Frontend(Client):
         """This is who does the request that `gate.admit` was called with."""
         self._served = served
 
+    @property
     def request_complete(self) -> bool:
         """Whether the request that is being served has come whole."""
         return self._state is not _BODY
