@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from twisted.internet.interfaces import IAddress, IListeningPort, IProtocol
+from twisted.internet.interfaces import IAddress, IListeningPort, IProtocol, IProtocolNegotiationFactory
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -101,10 +101,16 @@ class _TurnedAway:
         """As was to be."""
 
 
+@implementer(IProtocolNegotiationFactory)
 class EdgeFactory(Factory):
     """Makes the protocols of clients' connections, for any stream endpoint."""
 
     noisy = False
+
+    @staticmethod
+    def acceptableProtocols() -> list[bytes]:
+        """For TLS: a client that offers ALPN must be answered, and upgrades need HTTP/1.1."""
+        return [b"http/1.1"]
 
     def __init__(self, context: EdgeContext) -> None:
         self.context = context

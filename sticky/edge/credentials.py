@@ -33,7 +33,6 @@ class Credential:
     token: bytes = attrs.field(repr=False)  #: as sent, unverified, perhaps empty
 
 
-_BEARER = re.compile(rb"bearer +([^ \t]*)", re.IGNORECASE)
 _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
 _SAFE_TOKEN = re.compile(rb"[0-9A-Za-z._~-]+")
 
@@ -59,14 +58,15 @@ def find_credential(head: RequestHead, names: Names, *, insecure_cookie: bool = 
         elif head.websocket:
             offers += value.split(b",")
     if headers:
-        match = _BEARER.fullmatch(headers[0])
-        if match is None or (len(headers) > 1 and headers.count(headers[0]) != len(headers)):
+        value = headers[0]
+        token = value[7:].lstrip(b" ")
+        if value[:7].lower() != b"bearer " or b" " in token or headers.count(value) != len(headers):
             raise errors.BadCredential
-        return Credential(Source.HEADER, match[1])
+        return Credential(Source.HEADER, token)
     if b"?" in head.target:
-        token = _query_token(head.target, names)
-        if token is not None:
-            return Credential(Source.QUERY, token)
+        found = _query_token(head.target, names)
+        if found is not None:
+            return Credential(Source.QUERY, found)
     if cookies:
         if len(cookies) > 1 and cookies.count(cookies[0]) != len(cookies):
             raise errors.BadCredential

@@ -11,8 +11,8 @@ from sticky.core.values import EndReason
 from sticky.edge import frames
 from sticky.edge.leg import TRANSITIONS, Phase
 from sticky.edge.websocket_relay import STAGES, Stage
-from tests.fakes.ws_transport import FakeFront, FakeTransport, Relayed, handshake
 from tests.fakes.ws_front import FakeLease
+from tests.fakes.ws_transport import FakeFront, FakeTransport, Relayed, handshake
 from tests.strategies_frames import Frame, encode
 
 
@@ -39,7 +39,15 @@ class EndingCase(TestCase):
 
 class PeersCloseTests(EndingCase):
     def test_a_close_and_its_answer_pass_unchanged_and_both_connections_are_closed(self) -> None:
-        for payload in (b"", close(1000), close(1001, b"bye"), close(4999, b"x" * 123), close(3001), b"\x00", close(1006)):
+        for payload in (
+            b"",
+            close(1000),
+            close(1001, b"bye"),
+            close(4999, b"x" * 123),
+            close(3001),
+            b"\x00",
+            close(1006),
+        ):
             relayed = Relayed().open()
             sent = relayed.from_client(frames.CLOSE, payload)
             self.assertEqual(relayed.container.out, sent)

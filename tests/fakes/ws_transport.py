@@ -16,7 +16,6 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky import errors
-from sticky.core.values import SessionId
 from sticky.edge.grammar import HeadLimits
 from sticky.edge.handshake import Handshake, IWebSocketFront
 from sticky.edge.parsing import parse_request

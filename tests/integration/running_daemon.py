@@ -92,11 +92,16 @@ class Running:
 class Daemon(Running):
     """`twistd -n sticky` on a free port, with its state in `folder`/state."""
 
-    def __init__(self, folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, env: Mapping[str, str] | None = None, listen: bool = True
+    ) -> None:
+        """`listen`: on a free port of ours; False leaves that to the arguments."""
         folder.mkdir(parents=True, exist_ok=True)
         self.state = folder / "state"
         command = [*TWISTD, "-n", "--pidfile=", "sticky", *arguments]
-        command += ["--listen", "tcp:0:interface=127.0.0.1", "--state-dir", str(self.state)]
+        command += ["--state-dir", str(self.state)]
+        if listen:
+            command += ["--listen", "tcp:0:interface=127.0.0.1"]
         super().__init__(command, folder / "daemon.log", env)
 
     def url(self) -> str:

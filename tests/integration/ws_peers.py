@@ -198,15 +198,15 @@ class RelayCase(TestCase):
             port = reactor.listenSSL(0, self.fronts, options, interface="127.0.0.1")
         else:
             port = reactor.listenTCP(0, self.fronts, interface="127.0.0.1")
-        self.addCleanup(self.over)
+        self.addCleanup(self.over, self.relays, self.fronts)
         self.addCleanup(port.stopListening)
         return int(port.getHost().port)
 
-    async def over(self) -> None:
+    async def over(self, relays: WebSocketRelays, fronts: WSFrontFactory) -> None:
         """Nothing is left of any relay, and each lease was released once."""
-        self.relays.close_all()
-        await self.until(lambda: self.relays.open == self.relays.dialling == 0)
-        self.assertEqual({lease.released for lease in self.fronts.leases} - {1}, set())
+        await self.until(lambda: relays.open == relays.dialling == 0)
+        await relays.close_all()
+        self.assertEqual({lease.released for lease in fronts.leases} - {1}, set())
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Poll; the test's own time-out bounds it."""
