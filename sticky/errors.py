@@ -265,6 +265,13 @@ class ContainersFailing(Unavailable):
     text = "Containers of this Server fail to start."
 
 
+class StorageFailed(Unavailable):
+    """Nothing can be made durable just now (the disk is full, or read-only). Sessions that live are not touched."""
+
+    code = "storage_failed"
+    text = "Nothing new can be started or ended just now."
+
+
 class ShuttingDown(Unavailable):
     code = "shutting_down"
     text = "The service is shutting down."

@@ -208,6 +208,10 @@ class IContainer(Interface):
     """One running copy. Signals to a container that is gone are no-ops."""
 
     id: ContainerId = Attribute("its id")
+    place: Mapping[str, object] = Attribute(
+        "what its backend needs to find this very container again after a restart of the daemon: JSON values, known as soon "
+        "as `spawn` has returned, empty where it never ran"
+    )
 
     def terminate() -> None:
         """Ask it to end (SIGTERM to its process group)."""
@@ -225,6 +229,18 @@ class IContainerBackend(Interface):
         """Start one container and report to this `IContainerListener`, never from within this call.
 
         Never raises for what is wrong with the program: that is an `exited` with the reason in its message.
+        """
+
+    def adopt(
+        spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener
+    ) -> IContainer | None:
+        """Take over a container that an earlier daemon spawned with this spec, wherever that left off.
+
+        `place` is what its `IContainer` had; empty if the earlier daemon died before it could be noted. `address` is where it
+        was ready, None if it was not: its readiness is watched for then. Reports to the listener as `spawn` does (an `exited`
+        without a status where the system does not tell strangers), never from within this call.
+
+        None: it is gone, or is not the same process any more; whatever carries its mark has been killed.
         """
 
     def stop() -> Deferred[None]:

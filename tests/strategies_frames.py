@@ -48,7 +48,8 @@ class Reader:
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are complete now."""
-        wire, at, found = self.rest + data, 0, []
+        wire, at = self.rest + data, 0
+        found: list[Frame] = []
         while True:
             frame, size = _first(wire, at)
             if frame is None:

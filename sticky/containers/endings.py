@@ -1,4 +1,4 @@
-"""What an operator is told about the end of a container: one line of text for each way to end. Pure but for `explain`'s stat."""
+"""What an operator is told about the end of a container: one line of text for each way to end. Pure, but for one look at a file."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class Ids:
 class Fleet:
     """Everything about one Server that is decided rather than done.
 
-    After each call the effects wait in `effects` until `take()` (what `step` returns), and `wake_at` says when to call again at the latest.
-    Not thread-safe, never calls back.
+    After each call the effects wait in `effects` until `take()` (what `step` returns), and `wake_at` says when to call
+    again at the latest. Not thread-safe, never calls back.
     """
 
     def __init__(self, policy: Policy, deployment: DeploymentId, ids: Ids, *, prompt: bool = True) -> None:

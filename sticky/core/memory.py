@@ -17,6 +17,7 @@ from sticky.core.records import (
     SessionCreated,
     SessionDrains,
 )
+from sticky.core.tombstones import CAPACITY
 from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId
 
 
@@ -80,9 +81,11 @@ class Memory:
             case KeyBound():
                 self.keys[record.session] = record
             case EndSession():
-                self.sessions.pop(record.session)
+                self.sessions.pop(record.session, None)  # a log that was shortened keeps the tombstone alone
                 self.keys.pop(record.session, None)
                 self.ended[record.session] = (record.reason, record.detail, record.forget_at)
+                if len(self.ended) > CAPACITY:
+                    del self.ended[next(iter(self.ended))]
 
     def _moved(self, record: ContainerMoved) -> None:
         old = self.containers[record.container]

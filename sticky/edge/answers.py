@@ -14,9 +14,8 @@ from sticky import errors
 from sticky.edge.parsing import RequestHead
 from sticky.isticky import Answer
 
-EVENTS = Answer(
-    200, ((b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
-)  #: the head of an IEventStream
+#: The fields of every event stream.
+EVENTS = ((b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
 
 _PAGE = (
     "<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"

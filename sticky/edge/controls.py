@@ -94,7 +94,8 @@ class ControlCall:
         self._stream = stream
         self._status = 200
         keep = self._head.keep_alive and self._front.request_complete and self._head.minor == 1
-        head = stream_head(readable_by_page(EVENTS, self._head, self._site), close=not keep, minor=self._head.minor)
+        answer = Answer(200, (*EVENTS, *stream.headers))
+        head = stream_head(readable_by_page(answer, self._head, self._site), close=not keep, minor=self._head.minor)
         self._write(head)
         stream.start(self._event, self._finish_stream)
 

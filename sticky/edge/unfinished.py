@@ -72,6 +72,6 @@ def check_unfinished(buffer: bytes, searched_from: int, direction: Direction, li
         raise errors.HeadTooLarge
     # Only lines that came to their end since the last call; what is after the last CRLF may still become anything.
     last = buffer.rfind(b"\r\n")
-    first = max(line_end, buffer.rfind(b"\r\n", 0, max(searched_from - 1, 0)))
+    first = max(line_end, buffer.rfind(b"\r\n", 0, searched_from))
     if _LINES.fullmatch(buffer, first, last) is None:
         raise errors.BadHead

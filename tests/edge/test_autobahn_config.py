@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any, cast
 
 from autobahn.twisted import websocket as twisted_websocket
 from autobahn.websocket.protocol import WebSocketProtocol
 from twisted.internet.task import Clock
-from twisted.logger import globalLogPublisher
+from twisted.logger import ILogObserver, globalLogPublisher
 from twisted.trial.unittest import TestCase
 
 from sticky.edge.autobahn_config import CLIENT, SERVER, Quiet, Quietly, client_factory, configured, server_factory
@@ -73,9 +74,10 @@ class ConfiguredTests(TestCase):
             self.assertNotIn("closedByMe", vars(leg))
 
     def test_autobahn_says_nothing_but_errors_and_those_without_what_a_peer_sent(self) -> None:
-        events: list[dict[str, object]] = []
-        globalLogPublisher.addObserver(events.append)
-        self.addCleanup(globalLogPublisher.removeObserver, events.append)
+        events: list[dict[str, Any]] = []
+        observer = cast(ILogObserver, events.append)
+        globalLogPublisher.addObserver(observer)
+        self.addCleanup(globalLogPublisher.removeObserver, observer)
         quiet = Quiet()
         quiet.info("a head: {head}", head="secret")
         quiet.warn("it is {why}", why="secret")

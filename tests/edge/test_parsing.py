@@ -155,6 +155,7 @@ class UnfinishedTests(TestCase):
         for good, bad in (
             (b"GET / HTTP/1.1\r\nA: 1", b"\n"),
             (b"GET / HTTP/1.1\r", b"X"),
+            (b"GET / HTTP/1.1\r\nA: 1\r", b"X"),
             (b"GET / HTTP/1.1\r\nA: ", b"\x00"),
             (b"GET", b"("),
             (b"GET ", b" "),

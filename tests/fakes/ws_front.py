@@ -60,6 +60,8 @@ class Splice(Protocol):
 class WSFront(Protocol):
     """The front's side of one client."""
 
+    transport: Any
+
     def __init__(self, factory: WSFrontFactory) -> None:
         self.home = factory
         self.buffer = b""

@@ -24,6 +24,7 @@ try:
 except ImportError:
     aiohttp = None  # type: ignore[assignment]
 
+CHAT: Any = ["chat"]
 TEXT = "the same words again and again, and näher " * 200
 
 
@@ -39,9 +40,7 @@ def websockets_server(seen: list[Any]) -> AsyncioServer:
         seen.append((connection.close_code, connection.close_reason))
 
     async def serve(listening: Callable[[int], None]) -> None:
-        async with websockets.asyncio.server.serve(
-            echo, "127.0.0.1", 0, subprotocols=["chat"], max_size=None
-        ) as server:  # type: ignore[list-item]
+        async with websockets.asyncio.server.serve(echo, "127.0.0.1", 0, subprotocols=CHAT, max_size=None) as server:
             listening(next(iter(server.sockets)).getsockname()[1])
             await asyncio.get_running_loop().create_future()
 
@@ -89,7 +88,7 @@ def insecure() -> ssl_module.SSLContext:
 async def websockets_client(url: str, hold: bool) -> tuple[Any, ...]:
     """Talk; then close with 3001, or with `hold` wait to be closed. Returns (extensions, subprotocol, code, reason)."""
     context = insecure() if url.startswith("wss") else None
-    async with websockets.asyncio.client.connect(url, ssl=context, subprotocols=["chat"], max_size=None) as socket:  # type: ignore[list-item]
+    async with websockets.asyncio.client.connect(url, ssl=context, subprotocols=CHAT, max_size=None) as socket:
         for _ in range(5):
             await socket.send(TEXT)
             assert await socket.recv() == TEXT

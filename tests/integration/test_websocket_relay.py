@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from sticky.core.values import EndReason
 from sticky.edge import frames
 from sticky.edge.websocket import RelayTimes
-from sticky.isticky import TCPAddress
+from sticky.isticky import TCPAddress, UNIXAddress
 from tests.integration.ws_peers import (
     Caller,
     One,
@@ -131,7 +131,7 @@ class PingingTests(RelayCase):
     async def test_a_client_that_does_not_answer_is_cut_and_the_container_sees_it_leave(self) -> None:
         client, container = await self.pair()
         await client.end()
-        (ping,) = parse(client.got)
+        (ping,) = parse(bytes(client.got))
         self.assertEqual(ping.opcode, frames.PING)
         await container.end()
         self.assertEqual(container.got, b"")
@@ -222,7 +222,7 @@ class RawMatrix:
         await client.end()
         # Towards the container our frames are masked.
         await container.until(lambda: len(container.got) >= 2 + 4 + 2 + len("container_max_age"))
-        (told,) = parse(container.got)
+        (told,) = parse(bytes(container.got))
         self.assertEqual((told.opcode, told.masked, told.payload[2:]), (frames.CLOSE, True, b"container_max_age"))
         container.transport.write(close(4408))
         await container.end()
@@ -264,17 +264,14 @@ class RawMatrix:
             factory = One(Container)
             client: Raw = await self.dial(self.relayed(self.listen(factory)))
             client.transport.write(request())
-            await client.until(lambda client=client: len(client.got) >= len(Container.answer))
+            await client.until(lambda: len(client.got) >= len(Container.answer))  # noqa: B023
             self.assertEqual(client.got, Container.answer)
             factory.made[0].transport.loseConnection()
             await client.end()
 
     async def test_a_container_that_is_not_there_is_503(self: Any) -> None:
         address = self.listen(One(RawContainer))
-        if isinstance(address, TCPAddress):
-            address = TCPAddress("127.0.0.1", 1)
-        else:
-            address = type(address)(address.path + "x")
+        address = TCPAddress("127.0.0.1", 1) if isinstance(address, TCPAddress) else UNIXAddress(address.path + "x")
         client: Raw = await self.dial(self.relayed(address))
         client.transport.write(request())
         await client.end()
@@ -383,7 +380,7 @@ class LoadTests(RelayCase):
         self.assertEqual(len(client.got), MIB)
         container.transport.write(frame[MIB:])
         await client.until(lambda: len(client.got) >= len(frame) + 10)
-        kinds = [one.opcode for one in Reader().feed(client.got)]
+        kinds = [one.opcode for one in Reader().feed(bytes(client.got))]
         self.assertEqual(kinds[:2], [frames.BINARY, frames.PING])
         client.transport.abortConnection()
         await container.end()

@@ -50,6 +50,8 @@ def accept(key: bytes) -> bytes:
 class Raw(Protocol):
     """A peer by hand: what came is in `got`; `until` waits."""
 
+    transport: Any
+
     def __init__(self) -> None:
         self.got = bytearray()
         self.fin = self.gone = False
@@ -141,7 +143,7 @@ class One(Factory):
         return protocol
 
 
-class OneClient(ClientFactory, One):  # type: ignore[misc]
+class OneClient(ClientFactory, One):
     """The same as a client."""
 
     noisy = False

@@ -1,0 +1,211 @@
+"""The journal's file: one SQLite database, one ordered log, and where containers are. Blocking; knows no thread and no reactor.
+
+One process at a time: the caller holds the state directory's lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from sticky.core.memory import Memory
+from sticky.core.records import Record
+from sticky.core.values import ContainerId, ServerName
+from sticky.journal.codec import Unreadable, decode, encode, records_of
+
+SCHEMA = 1
+SHORTEN_ABOVE = 20_000  #: rows in the log before it is rewritten from what it amounts to
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS log (number INTEGER PRIMARY KEY, server TEXT NOT NULL, record TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS places (container TEXT PRIMARY KEY, server TEXT NOT NULL, place TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+@attrs.frozen
+class Placed:
+    """Where a container is: what its backend needs to find it again, as JSON."""
+
+    container: ContainerId
+    place: Mapping[str, Any]
+
+
+@attrs.frozen
+class Unplaced:
+    """The container is gone, and so is its place."""
+
+    container: ContainerId
+
+
+#: What is written: (Server, a record of the core or a place).
+Entry = tuple[ServerName, Record | Placed | Unplaced]
+
+
+class Damaged(Exception):
+    """The file is not a journal, or not a whole one. The text says what is wrong, for the operator."""
+
+
+class Store:
+    """An open journal. Raises `sqlite3.Error` from every method when the disk is full or fails; nothing is half written."""
+
+    def __init__(self, path: Path, boot: str) -> None:
+        """Open or create. Raises `Damaged`; `boot` names this boot of the machine, which monotonic times belong to."""
+        self.path = path
+        self._boot = boot
+        self.memories: dict[ServerName, Memory] = {}
+        self.places: dict[ServerName, dict[ContainerId, Mapping[str, Any]]] = {}
+        self.same_boot = True  #: whether what was found is of this boot: if not, its times mean nothing
+        self._rows = 0
+        # Created with its mode, so that it is never readable for others, not even for a moment.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+        try:
+            self._open()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        """Append in order, all or nothing."""
+        entries = list(entries)
+        with _Transaction(self._db):
+            for server, entry in entries:
+                if isinstance(entry, Placed):
+                    self._db.execute(
+                        "INSERT OR REPLACE INTO places VALUES (?, ?, ?)",
+                        (entry.container, server, json.dumps(entry.place)),
+                    )
+                elif isinstance(entry, Unplaced):
+                    self._db.execute("DELETE FROM places WHERE container = ?", (entry.container,))
+                else:
+                    self._db.execute("INSERT INTO log (server, record) VALUES (?, ?)", (server, encode(entry)))
+        for server, entry in entries:
+            self._fold(server, entry)
+        if self._rows > SHORTEN_ABOVE + 2 * self._live():
+            self.rewrite(self.memories, self.places)
+
+    def rewrite(
+        self,
+        memories: Mapping[ServerName, Memory],
+        places: Mapping[ServerName, Mapping[ContainerId, Mapping[str, Any]]],
+    ) -> None:
+        """Put this in place of all that was written: the shortest log that amounts to it."""
+        rows = [(server, encode(record)) for server, memory in memories.items() for record in records_of(memory)]
+        found = [
+            (container, server, json.dumps(place))
+            for server, here in places.items()
+            for container, place in here.items()
+        ]
+        with _Transaction(self._db):
+            self._db.execute("DELETE FROM log")
+            self._db.execute("DELETE FROM places")
+            self._db.executemany("INSERT INTO log (server, record) VALUES (?, ?)", rows)
+            self._db.executemany("INSERT INTO places VALUES (?, ?, ?)", found)
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (self._boot,))
+        self.memories = dict(memories)
+        self.places = {server: dict(here) for server, here in places.items()}
+        self._rows = len(rows)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def _open(self) -> None:
+        try:
+            # NORMAL in WAL mode: a commit is safe against the death of this process, which is all that is promised.
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            if (verdict := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                raise Damaged(f"{self.path}: {verdict}")
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, SCHEMA):
+                raise Damaged(f"{self.path}: written by another version (schema {version}, this one is {SCHEMA})")
+            self._db.executescript(_TABLES)
+            self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+            self._read()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise  # full, locked, read-only: not the file's fault
+            raise Damaged(f"{self.path}: {error}") from None
+
+    def _read(self) -> None:
+        boot = self._db.execute("SELECT value FROM meta WHERE name = 'boot'").fetchone()
+        self.same_boot = boot is None or boot[0] == self._boot
+        if boot is None:
+            self._db.execute("INSERT INTO meta VALUES ('boot', ?)", (self._boot,))
+        for number, server, line in self._db.execute("SELECT number, server, record FROM log ORDER BY number"):
+            try:
+                self._fold(server, decode(line))
+            except (Unreadable, KeyError) as error:
+                raise Damaged(f"{self.path}: record {number}: {error}") from None
+        for container, server, place in self._db.execute("SELECT container, server, place FROM places"):
+            try:
+                self.places.setdefault(server, {})[container] = json.loads(place)
+            except ValueError as error:
+                raise Damaged(f"{self.path}: place of {container}: {error}") from None
+
+    def _fold(self, server: ServerName, entry: Record | Placed | Unplaced) -> None:
+        if isinstance(entry, Placed):
+            self.places.setdefault(server, {})[entry.container] = entry.place
+        elif isinstance(entry, Unplaced):
+            self.places.setdefault(server, {}).pop(entry.container, None)
+        else:
+            self.memories.setdefault(server, Memory()).add(entry)
+            self._rows += 1
+
+    def _live(self) -> int:
+        return sum(len(memory.sessions) + len(memory.ended) for memory in self.memories.values())
+
+
+class _Transaction:
+    """All or nothing, also when the COMMIT itself fails."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            try:
+                self._db.execute("COMMIT")
+            except sqlite3.Error:
+                self._roll_back()
+                raise
+        else:
+            self._roll_back()
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+
+def open_store(path: Path, boot: str) -> tuple[Store, str | None]:
+    """The journal, and what could not be recovered (None: nothing was lost).
+
+    A damaged file is put aside under a name of its own, never deleted, and a new one is begun.
+    """
+    try:
+        return Store(path, boot), None
+    except Damaged as damage:
+        number = 1
+        while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+            number += 1
+        for suffix in ("", "-wal", "-shm"):
+            part = path.with_name(path.name + suffix)
+            if part.exists():
+                part.rename(aside.with_name(aside.name + suffix))
+        return Store(path, boot), f"{damage}; kept as {aside}"
+
+
+def this_boot() -> str:
+    """A name for this boot of the machine: monotonic times are comparable within it only."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,197 @@
+"""Puts records into the journal in batches, off the reactor's thread, and says when they are there. Knows no SQL.
+
+One batch is under way at a time and takes everything that came meanwhile, so that a busy moment costs one commit. A commit is
+always a prefix of the order of events. When the disk fails, nothing is queued up: once it works again, the journal is written
+anew from what lives then.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from sticky import errors
+from sticky.core.memory import Memory
+from sticky.core.values import ContainerId, ServerName
+from sticky.journal.store import Entry, Store
+
+RETRY = 1.0  #: seconds between two attempts while the disk fails
+LOG_EVERY = 60.0  #: seconds between two log lines about that
+
+#: What lives now: memories and places by Server.
+Picture = tuple[Mapping[ServerName, Memory], Mapping[ServerName, Mapping[ContainerId, Mapping[str, Any]]]]
+
+
+class Journal(Protocol):
+    """Where records go."""
+
+    @property
+    def works(self) -> bool:
+        """False while nothing can be made durable: nothing new should be promised then."""
+
+    def write(self, entry: Entry) -> None:
+        """Take one more entry; it is durable when `settled` fires."""
+
+    def settled(self) -> Deferred[None]:
+        """Fires when everything written so far is durable. Fails with `errors.StorageFailed` (retry)."""
+
+
+class NoJournal:
+    """Nothing survives, and nothing is waited for: for daemons that live as long as their containers."""
+
+    works = True
+
+    def write(self, entry: Entry) -> None:
+        """Forget it."""
+
+    def settled(self) -> Deferred[None]:
+        """At once."""
+        return succeed(None)
+
+
+class _State(Enum):
+    QUIET = "quiet"  # nothing to write
+    DUE = "due"  # entries came in this turn of the reactor; a batch begins at its end
+    WRITING = "writing"  # a batch is under way
+    BROKEN = "broken"  # the disk failed; everything is written anew when it works again
+    CLOSED = "closed"  # no more
+
+
+class JournalWriter:
+    """See `Journal`. `run(function, *arguments)` runs it in the one thread of the journal and returns a Deferred."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Any,
+        run: Callable[..., Deferred[Any]],
+        picture: Callable[[], Picture],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._run = run
+        self._picture = picture
+        self._state = _State.QUIET
+        self._pending: list[Entry] = []
+        self._waiting: list[Deferred[None]] = []  # for the entries that are pending
+        self._closing: list[Deferred[None]] = []
+        self._call: IDelayedCall | None = None
+        self._logged_at = -LOG_EVERY
+
+    @property
+    def works(self) -> bool:
+        """See `Journal`."""
+        return self._state is not _State.BROKEN
+
+    def write(self, entry: Entry) -> None:
+        """See `Journal`."""
+        if self._state in (_State.BROKEN, _State.CLOSED):
+            return
+        self._pending.append(entry)
+        if self._state is _State.QUIET:
+            self._state = _State.DUE
+            self._call = self._clock.callLater(0, self._begin)
+
+    def settled(self) -> Deferred[None]:
+        """See `Journal`."""
+        if self._state is _State.BROKEN:
+            return fail(errors.StorageFailed(retry_after=RETRY))
+        if self._state in (_State.QUIET, _State.CLOSED):
+            return succeed(None)
+        waiting: Deferred[None] = Deferred()
+        self._waiting.append(waiting)
+        return waiting
+
+    def close(self) -> Deferred[None]:
+        """Write what is pending, then close the file. Fires when that is done, or the disk failed."""
+        done: Deferred[None] = Deferred()
+        self._closing.append(done)
+        if self._state is _State.DUE:
+            self._begin()
+        elif self._state is not _State.WRITING:
+            self._finish()
+        return done
+
+    # --- batches
+
+    def _begin(self) -> None:
+        if self._call is not None and self._call.active():
+            self._call.cancel()
+        self._call = None
+        self._state = _State.WRITING
+        batch, self._pending = self._pending, []
+        waiting, self._waiting = self._waiting, []
+        writing = self._run(self._store.write, batch)
+        writing.addCallbacks(self._written, self._failed, callbackArgs=(waiting,), errbackArgs=(waiting,))
+
+    def _written(self, _: object, waiting: list[Deferred[None]]) -> None:
+        if self._pending or self._waiting:
+            self._begin()
+        elif self._closing:
+            self._finish()
+        else:
+            self._state = _State.QUIET
+        for one in waiting:
+            one.callback(None)
+
+    def _failed(self, failure: Failure, waiting: list[Deferred[None]]) -> None:
+        if failure.check(sqlite3.Error, OSError) is None:
+            self.log.failure("the journal failed in a way that the disk does not explain", failure)
+        self._complain(failure)
+        self._state = _State.BROKEN
+        waiting += self._waiting
+        self._pending, self._waiting = [], []
+        if self._closing:
+            self._finish()
+        else:
+            self._call = self._clock.callLater(RETRY, self._mend)
+        for one in waiting:
+            one.errback(errors.StorageFailed(retry_after=RETRY))
+
+    # --- while the disk fails
+
+    def _mend(self) -> None:
+        """Write everything anew, from what lives at this moment; entries from now on come after it."""
+        self._call = None
+        self._state = _State.WRITING
+        memories, places = self._picture()
+        waiting, self._waiting = self._waiting, []
+        mending = self._run(self._store.rewrite, memories, places)
+        mending.addCallback(self._mended)
+        mending.addCallbacks(self._written, self._failed, callbackArgs=(waiting,), errbackArgs=(waiting,))
+
+    def _mended(self, _: object) -> None:
+        self._logged_at = -LOG_EVERY
+        self.log.info("the journal is whole again")
+
+    def _complain(self, failure: Failure) -> None:
+        now = self._clock.seconds()
+        if now - self._logged_at >= LOG_EVERY:
+            self._logged_at = now
+            self.log.error(
+                "cannot write the journal {path}: {reason}; starts are refused until it works again, sessions go on",
+                path=str(self._store.path),
+                reason=failure.getErrorMessage(),
+            )
+
+    def _finish(self) -> None:
+        if self._call is not None and self._call.active():
+            self._call.cancel()
+        self._call = None
+        self._state = _State.CLOSED
+        closing, self._closing = self._closing, []
+
+        def closed(_: object) -> None:
+            for one in closing:
+                one.callback(None)
+
+        self._run(self._store.close).addBoth(closed)

@@ -1,0 +1,460 @@
+"""The books of the Hypothesis machine: what a fleet must do, computed from events and effects alone.
+
+Never looks into a fleet. Each effect is checked as it is entered: who ends why, who is granted where, what is started and
+stopped when. What must be true after a step is in `tests.core.audit`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import ceil
+from typing import Any
+
+import attrs
+
+from sticky import errors
+from sticky.core.container import ContainerState
+from sticky.core.effects import (
+    Effect,
+    EndSession,
+    GrantStart,
+    KillContainer,
+    RefuseStart,
+    SpawnContainer,
+    TerminateContainer,
+)
+from sticky.core.events import ContainerExited, Deployed, Event, StartRequested, StopRequested, TimePassed
+from sticky.core.fleet import TOKEN_LEEWAY
+from sticky.core.memory import Memory
+from sticky.core.records import ContainerCreated, ContainerMoved, Record, SessionCreated, SessionDrains
+from sticky.core.session import Session
+from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, Placement, Policy, SessionId, WaiterId
+
+FOREVER = float("inf")
+OPEN = (ContainerState.STARTING, ContainerState.READY)
+
+
+@attrs.define(eq=False)
+class Stay:
+    """A session."""
+
+    container: ContainerId
+    caller: Caller
+    idle_timeout: float
+    last: float
+    open: list[Session] = attrs.field(factory=list)
+    drains: EndReason | None = None
+    cut_at: float = FOREVER
+
+    @property
+    def due(self) -> float:
+        """When time ends it."""
+        if self.drains is not None:
+            return self.cut_at
+        return FOREVER if self.open else self.last + self.idle_timeout
+
+
+@attrs.define(eq=False)
+class Box:
+    """A container."""
+
+    id: ContainerId
+    order: int
+    deployment: DeploymentId
+    born: float
+    max_age: float
+    limit: int
+    startup_timeout: float
+    since: float  #: when it entered its state
+    state: ContainerState = ContainerState.STARTING
+    empty_since: float = FOREVER
+    drained_by: float = FOREVER
+    killed: bool = False
+
+    def fits(self, now: float, idle_timeout: float) -> bool:
+        """Whether its age limit is farther away than this."""
+        return now < self.born + self.max_age - idle_timeout
+
+
+@attrs.define(eq=False)
+class Ask:
+    """A start that is not answered; several clients may wait for it."""
+
+    rank: int
+    caller: Caller
+    owner: str
+    idle_timeout: float
+    key: str | None
+    deadline: float
+    waiters: set[WaiterId]
+    held_until: float = FOREVER
+
+
+@attrs.frozen
+class Bound:
+    """What a key stands for after the answer."""
+
+    session: SessionId
+    idle_timeout: float
+    expires_at: float
+
+
+class Books:
+    """Enter events with `event`, effects with `enter`. `prompt`: mail is delivered within the step."""
+
+    def __init__(self, policy: Policy, jitter: float, prompt: bool) -> None:
+        self.policy = policy
+        self.jitter = jitter
+        self.prompt = prompt
+        self.now = 100.0
+        self.newest = DeploymentId("d1")
+        self.stopping = False
+        self.seen: Counter[str] = Counter()
+        self.memory = Memory()
+        self.stays: dict[SessionId, Stay] = {}
+        self.homes: dict[SessionId, ContainerId] = {}
+        self.ended: dict[SessionId, tuple[EndReason, str | None]] = {}
+        self.boxes: dict[ContainerId, Box] = {}
+        self.tokens_end: dict[ContainerId, float] = {}
+        self.asks: list[Ask] = []
+        self.placed: dict[SessionId, int] = {}  #: ranks of asks that a ledger is asked to take (slow mail only)
+        self.unheard: set[SessionId] = set()  #: ended sessions of which admission has not heard (slow mail only)
+        self.bound: dict[tuple[str, str], Bound] = {}
+        self.expected: dict[WaiterId, type[errors.Refusal] | Bound] = {}
+        self.answered: set[WaiterId] = set()
+        self.failures = 0
+        self.next_attempt = 0.0
+        self.refused = False
+        self.short_since = FOREVER
+        self.ranks = 0
+        self.cause: Event = TimePassed()
+        self.spawned: list[Box] = []
+        self.closed: list[Box] = []
+        self._births = 0
+
+    # --- what is asked for
+
+    def event(self, event: Event) -> None:
+        """This is about to be told to the fleet, at `now`; all deadlines up to now are through."""
+        self.cause = event
+        match event:
+            case Deployed():
+                self.newest, self.policy = event.deployment, event.policy
+                self.failures, self.next_attempt = 0, 0.0
+            case StopRequested():
+                self.stopping = True
+
+    def start(self, event: StartRequested, holds: int) -> None:
+        """A client asks. `holds`: sessions of its caller, as far as admission can know."""
+        self.cause = event
+        policy, scope = self.policy, (event.owner, event.key or "")
+        idle_timeout = policy.idle_timeout if event.idle_timeout is None else event.idle_timeout
+        mine = [ask for ask in self.queue() if ask.caller == event.caller]
+        asked = sum(ask.caller == event.caller for ask in self.asks if self.is_placed(ask))
+        bound = self.key(scope)
+        twin = next((a for a in self.asks if event.key is not None and (a.owner, a.key) == scope), None)
+        same = bound or twin
+        answer: type[errors.Refusal] | Bound | None = None
+        if not 1 <= idle_timeout <= policy.longest_idle:
+            answer = errors.BadIdleTimeout
+        elif self.stopping:
+            answer = errors.ShuttingDown
+        elif event.key is not None and same is not None and same.idle_timeout != idle_timeout:
+            answer = errors.KeyReused
+        elif event.key is not None and bound is not None:
+            answer = bound
+        elif self.hopeless() and (twin is None or not self.is_placed(twin)):
+            answer = errors.ContainersFailing
+        elif twin is not None:
+            self.seen["joined a held start" if twin.held_until != FOREVER else "joined"] += 1
+            twin.waiters.add(event.waiter)
+            twin.held_until = FOREVER
+            return
+        elif len(self.queue()) >= policy.max_queue or len(mine) >= policy.max_queue_per_caller:
+            answer = errors.QueueFull
+        elif len(mine) + holds + asked >= policy.max_sessions_per_caller:
+            answer = errors.TooManySessions
+        if answer is not None:
+            self.expected[event.waiter] = answer
+            return
+        self.ranks += 1
+        deadline = self.now + policy.queue_timeout
+        self.asks.append(
+            Ask(self.ranks, event.caller, event.owner, idle_timeout, event.key, deadline, {event.waiter})
+        )
+
+    def leave(self, waiter: WaiterId) -> None:
+        """A client leaves."""
+        self.cause = TimePassed()
+        for ask in [ask for ask in self.asks if waiter in ask.waiters]:
+            ask.waiters.discard(waiter)
+            self.orphan(ask)
+
+    def orphan(self, ask: Ask) -> None:
+        """Nobody may be waiting for it any more."""
+        if ask.waiters or self.is_placed(ask):
+            return
+        if ask.held_until == FOREVER:
+            ask.held_until = self.now + 5.0
+        if ask.key is None or min(ask.held_until, ask.deadline) <= self.now:
+            self.asks.remove(ask)
+
+    # --- what follows from it
+
+    def is_placed(self, ask: Ask) -> bool:
+        """Whether a ledger is asked to take it, so that its queue clock stands still."""
+        return ask.rank in self.placed.values()
+
+    def queue(self) -> list[Ask]:
+        """Those that take a place in the queue."""
+        return [ask for ask in self.asks if not self.is_placed(ask)]
+
+    def waiting(self) -> list[Ask]:
+        """Those that may be granted."""
+        return [ask for ask in self.queue() if ask.waiters]
+
+    def waiters(self) -> list[WaiterId]:
+        """Clients that wait."""
+        return sorted(waiter for ask in self.asks for waiter in ask.waiters)
+
+    def key(self, scope: tuple[str, str]) -> Bound | None:
+        """The session that a key stands for now."""
+        bound = self.bound.get(scope)
+        if bound is None or bound.expires_at <= self.now:
+            return None
+        return bound if bound.session in self.stays or bound.session in self.unheard else None
+
+    def hopeless(self) -> bool:
+        """Whether starts fail fast."""
+        return self.failures >= 3 and not any(box.state is ContainerState.READY for box in self.ours())
+
+    def ours(self) -> list[Box]:
+        """Containers of the newest deployment."""
+        return [box for box in self.boxes.values() if box.deployment == self.newest]
+
+    def need(self) -> float:
+        """The longest idle timeout that open containers must be able to take."""
+        return max((ask.idle_timeout for ask in self.waiting()), default=self.policy.idle_timeout)
+
+    def open(self) -> list[Box]:
+        """The open containers of semantics.md (Scaling)."""
+        return [box for box in self.ours() if box.state in OPEN and box.fits(self.now, self.need())]
+
+    def load(self, box: Box) -> int:
+        """Its sessions."""
+        return sum(stay.container == box.id for stay in self.stays.values())
+
+    def wanted(self, refused: bool) -> int:
+        """How many containers should be open."""
+        demand = sum(map(self.load, self.open())) + (len(self.waiting()) or int(refused))
+        target = self.policy.target_concurrency or self.policy.max_concurrency
+        wanted = ceil(demand / target) + (self.policy.buffer_containers if demand else 0)
+        return min(max(wanted, self.policy.min_containers), self.policy.max_containers)
+
+    # --- what the fleet does
+
+    def enter(self, effects: list[Effect | Record], placed: dict[SessionId, int]) -> None:
+        """Check and write down what one step has brought, all of it at `now`. `placed`: as it is after the step."""
+        self.spawned, self.closed = [], []
+        for effect in effects:
+            self.seen[type(effect).__name__] += 1
+            if not isinstance(effect, GrantStart | RefuseStart | SpawnContainer | TerminateContainer | KillContainer):
+                self.memory.add(effect)
+            match effect:
+                case GrantStart():
+                    self._granted(effect)
+                case RefuseStart():
+                    self._refused(effect)
+                case SpawnContainer():
+                    assert self.boxes[effect.container].state is ContainerState.STARTING and not self.stopping
+                case TerminateContainer():
+                    assert self.boxes[effect.container].state is ContainerState.STOPPING
+                case KillContainer():
+                    box = self.boxes[effect.container]
+                    assert box.state is ContainerState.STOPPING and not box.killed and box.since + 30 <= self.now
+                    box.killed = True
+                case EndSession():
+                    self._ended(effect)
+                case SessionCreated():
+                    self._created(effect)
+                case SessionDrains():
+                    assert self.stays[effect.session].drains is effect.reason
+                case ContainerCreated():
+                    self._born(effect)
+                case ContainerMoved():
+                    self._moved(effect)
+        self.placed = placed
+        for ask in list(self.asks):
+            self.orphan(ask)
+        for box in self.boxes.values():
+            if box.state is not ContainerState.READY or self.load(box):
+                box.empty_since = FOREVER
+            else:
+                box.empty_since = min(box.empty_since, self.now)
+
+    def _granted(self, effect: GrantStart) -> None:
+        if not effect.created:
+            (waiter,) = effect.waiters
+            bound = self.expected.pop(waiter)
+            assert isinstance(bound, Bound), "a session was found for somebody who brought no key"
+            assert (bound.session, bound.idle_timeout) == (effect.session, effect.idle_timeout)
+            self.seen["found by key"] += 1
+            self._answer(waiter)
+            return
+        assert self.homes[effect.session] == effect.container
+        rank = self.placed.pop(effect.session, None)
+        ask = next(ask for ask in self.asks if (ask.waiters == set(effect.waiters) if rank is None else ask.rank == rank))
+        assert ask.idle_timeout == effect.idle_timeout and ask.waiters == set(effect.waiters)
+        self.asks.remove(ask)
+        if self.prompt:
+            # Invariant 3: whoever came before and still waits could not have been put there.
+            box = self.boxes[effect.container]
+            for other in self.waiting():
+                assert other.rank > ask.rank or not box.fits(self.now, other.idle_timeout), "overtaken"
+                self.seen["passed over"] += other.rank < ask.rank
+        if ask.key is not None and effect.session not in self.ended:
+            expires_at = FOREVER if ask.owner else self.now + 60.0
+            self.bound[ask.owner, ask.key] = Bound(effect.session, ask.idle_timeout, expires_at)
+        for waiter in effect.waiters:
+            self._answer(waiter)
+
+    def _refused(self, effect: RefuseStart) -> None:
+        kind = type(effect.error)
+        self.seen[kind.__name__] += 1
+        if kind is errors.ContainersFailing:
+            assert self.hopeless()
+            assert effect.error.retry_after == max(1.0, self.next_attempt - self.now)
+            self.refused = True
+        if effect.waiters[0] in self.expected:
+            (waiter,) = effect.waiters
+            assert self.expected.pop(waiter) is kind
+            self._answer(waiter)
+            return
+        (ask,) = (ask for ask in self.asks if effect.waiters[0] in ask.waiters)
+        assert set(effect.waiters) == ask.waiters
+        if kind is errors.QueueTimedOut:
+            assert ask.deadline <= self.now, "timed out early"
+        elif kind is errors.BadIdleTimeout:
+            assert ask.idle_timeout >= self.policy.container_max_age
+        elif kind is errors.ShuttingDown:
+            assert isinstance(self.cause, StopRequested)
+        else:
+            assert kind is errors.ContainersFailing, f"refused for no reason: {kind}"
+        self.asks.remove(ask)
+        for waiter in effect.waiters:
+            self._answer(waiter)
+
+    def _answer(self, waiter: WaiterId) -> None:
+        assert waiter not in self.answered, "answered twice"
+        self.answered.add(waiter)
+
+    def _created(self, effect: SessionCreated) -> None:
+        assert effect.session not in self.homes, "a session was created twice"  # invariant 2
+        box = self.boxes[effect.container]
+        assert box.state is ContainerState.READY and self.load(box) < box.limit  # invariant 1
+        assert effect.created_at == self.now
+        if self.prompt:
+            assert box is self._best(effect.idle_timeout), "another container was the right one"
+        self.homes[effect.session] = effect.container
+        self.stays[effect.session] = Stay(effect.container, effect.caller, effect.idle_timeout, self.now)
+
+    def _best(self, idle_timeout: float) -> Box | None:
+        able = [
+            (box, self.load(box))
+            for box in self.ours()
+            if box.state is ContainerState.READY and box.fits(self.now, idle_timeout) and self.load(box) < box.limit
+        ]
+        target = self.policy.target_concurrency or self.policy.max_concurrency
+        below = [(box, load) for box, load in able if load < target]
+        chosen = below or able
+        self.seen[f"{self.policy.placement.name} had a choice"] += len({load for _, load in chosen}) > 1
+        if self.policy.placement is Placement.PACK and below:
+            return max(below, key=lambda pair: (pair[1], -pair[0].order))[0]
+        return min(chosen, key=lambda pair: (pair[1], pair[0].order), default=(None, 0))[0]
+
+    def _ended(self, effect: EndSession) -> None:
+        stay = self.stays.pop(effect.session)
+        box = self.boxes[stay.container]
+        self.ended[effect.session] = (effect.reason, effect.detail)
+        exit = self.cause if isinstance(self.cause, ContainerExited) else None
+        died = exit is not None and exit.container == stay.container
+        detail = exit.detail if exit is not None and effect.reason is EndReason.CONTAINER_LOST else None
+        assert effect.detail == detail
+        assert effect.forget_at == self.tokens_end[stay.container]
+        if stay.drains is not None:
+            assert effect.reason is stay.drains, "a draining session changed its reason"
+            cut = stay.cut_at <= self.now or box.state is ContainerState.STOPPING or died
+            assert cut or not stay.open, "it was cut before its time"
+            self.seen["cut with a request in flight"] += bool(stay.open)
+        elif effect.reason is EndReason.IDLE_TIMEOUT:  # invariant 4
+            assert not stay.open, "expired with a request in flight"
+            assert stay.last + stay.idle_timeout <= self.now, "expired early"
+        else:
+            assert died and effect.reason is EndReason.CONTAINER_LOST, "ended without a cause"
+
+    def _born(self, effect: ContainerCreated) -> None:
+        assert effect.deployment == self.newest and effect.born == self.now
+        starting = [box for box in self.ours() if box.state is ContainerState.STARTING]
+        if self.failures:
+            assert self.now >= self.next_attempt and not starting, "started while backing off"
+            self.seen["tried again"] += 1
+        self._births += 1
+        box = Box(
+            effect.container,
+            self._births,
+            effect.deployment,
+            self.now,
+            effect.max_age,
+            self.policy.max_concurrency,
+            self.policy.startup_timeout,
+            self.now,
+        )
+        self.boxes[box.id] = box
+        self.tokens_end[box.id] = box.born + box.max_age + TOKEN_LEEWAY
+        self.spawned.append(box)
+
+    def _moved(self, effect: ContainerMoved) -> None:
+        box = self.boxes[effect.container]
+        live = [stay for stay in self.stays.values() if stay.container == box.id]
+        match box.state, effect.state:
+            case ContainerState.STARTING, ContainerState.READY:
+                self.failures, self.next_attempt, self.refused = 0, 0.0, False
+            case ContainerState.READY, ContainerState.DRAINING:
+                self._drained(box, effect, live)
+            case ContainerState.STARTING, ContainerState.STOPPING:
+                late = box.since + box.startup_timeout <= self.now
+                assert late or isinstance(self.cause, StopRequested) or box.deployment != self.newest
+                if late:
+                    self._failed()
+            case ContainerState.READY, ContainerState.STOPPING:
+                # Invariant 6: only scaling does this, and never to one that has a session.
+                assert not live, "scaling stopped a container with a session"
+                self.closed.append(box)
+            case ContainerState.DRAINING, ContainerState.STOPPING:
+                assert not live or box.drained_by <= self.now, "its time to drain was cut short"
+            case before, ContainerState.GONE:
+                assert isinstance(self.cause, ContainerExited) and self.cause.container == box.id
+                assert not live, "a session outlived its container"
+                if before is ContainerState.STARTING:
+                    self._failed()
+                del self.boxes[box.id]
+            case _:
+                raise AssertionError(f"{box.state} became {effect.state}")
+        box.state, box.since = effect.state, self.now
+
+    def _drained(self, box: Box, effect: ContainerMoved, live: list[Stay]) -> None:
+        reasons: dict[type[Any], EndReason] = {
+            StopRequested: EndReason.SERVER_STOPPED,
+            Deployed: EndReason.DEPLOYMENT_ENDED,
+        }
+        too_old = box.born + box.max_age <= self.now
+        assert effect.reason is (EndReason.CONTAINER_MAX_AGE if too_old else reasons[type(self.cause)])
+        if isinstance(self.cause, Deployed) and not too_old:
+            assert self.cause.recreate and box.deployment != self.newest
+        box.drained_by = self.now + self.policy.exit_grace_period
+        for stay in live:
+            stay.drains = stay.drains or effect.reason
+
+    def _failed(self) -> None:
+        self.failures += 1
+        self.next_attempt = self.now + min(2.0 ** (self.failures - 1), 60.0) * (0.5 + self.jitter)

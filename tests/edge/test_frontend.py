@@ -1,0 +1,299 @@
+"""One client's connection: order, leases, ends and time-outs, without sockets."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import TestCase
+
+from sticky import errors
+from sticky.core.values import EndReason
+from sticky.edge.limits import EdgeLimits
+from sticky.edge.serving import STEPS, ClientState
+from sticky.edge.site import Site
+from tests.fakes.edge import ANSWER, AUTHORIZED, FakeEdge, get
+from tests.fakes.routing import SERVER
+from tests.fakes.transport import FakeTransport
+
+
+def status(client: FakeTransport) -> bytes:
+    """The status line of what a client was sent."""
+    return client.taken.partition(b"\r\n")[0]
+
+
+class LeaseTests(TestCase):
+    def test_a_request_is_in_flight_until_the_client_has_the_last_byte(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get())
+        container = edge.container()
+        container.drain()
+        self.assertEqual(len(edge.routing.held), 1)
+        container.receive(ANSWER)
+        self.assertEqual(len(edge.routing.held), 1)
+        client.drain(len(ANSWER) - 1)
+        self.assertEqual(len(edge.routing.held), 1)
+        client.drain()
+        self.assertEqual(edge.routing.held, set())
+        self.assertEqual(client.taken, ANSWER)
+        (record,) = edge.records
+        self.assertEqual((record.status, record.bytes_out), (200, len(ANSWER)))
+
+    def test_a_small_answer_is_one_write_of_what_was_received(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get())
+        edge.container().receive(ANSWER)
+        self.assertEqual((client.writes, client.buffer), (1, ANSWER))
+
+    def test_a_client_that_leaves_while_the_lease_is_late_takes_it_back(self) -> None:
+        edge = FakeEdge()
+        edge.routing.late = True
+        client = edge.client()
+        client.receive(get())
+        client.receive_reset()
+        self.assertEqual(edge.routing.cancelled, 1)
+        self.assertEqual(edge.reactor.dials, [])
+        self.assertEqual([record.status for record in edge.records], [499])
+
+    def test_a_late_lease_is_used_and_a_late_refusal_answered(self) -> None:
+        edge = FakeEdge()
+        edge.routing.late = True
+        client = edge.client()
+        client.receive(get())
+        edge.reactor.advance(3)
+        edge.routing.grant_all()
+        edge.container().receive(ANSWER)
+        client.drain()
+        self.assertEqual(client.taken, ANSWER)
+        self.assertEqual(edge.records[0].queue, 3.0)
+        client.receive(get())
+        edge.routing.refuse_all(errors.SessionEnded("idle_timeout"))
+        client.drain()
+        self.assertIn(b" 410 ", client.taken[len(ANSWER) :])
+
+    def test_a_client_that_leaves_while_dialling_gives_up_the_dial(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get())
+        self.assertEqual(len(edge.reactor.undecided), 1)
+        client.receive_reset()
+        self.assertEqual(edge.reactor.undecided, [])
+        self.assertEqual(edge.routing.held, set())
+        self.assertEqual(len(edge.context.upstreams), 0)
+
+    def test_a_client_that_leaves_aborts_the_container_in_the_same_step(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get())
+        container = edge.container()
+        client.receive_reset()
+        self.assertTrue(container.aborted)
+        self.assertEqual(edge.routing.held, set())
+
+    def test_a_session_that_ends_while_an_answer_is_flushed_lets_it_through(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get())
+        edge.container().receive(ANSWER)
+        edge.routing.end_all(EndReason.TERMINATED)
+        client.drain()
+        self.assertEqual(client.taken, ANSWER)
+
+
+class PipelineTests(TestCase):
+    def test_the_next_request_begins_when_the_last_answer_is_out(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get(b"/1") + get(b"/2"))
+        container = edge.container()
+        container.receive(ANSWER)
+        container.drain()
+        self.assertEqual(container.taken.count(b"GET /"), 1)
+        client.drain()
+        container.drain()
+        self.assertEqual(container.taken.count(b"GET /"), 2)
+        container.receive(ANSWER)
+        client.drain()
+        self.assertEqual(client.taken, ANSWER * 2)
+
+    def test_a_flood_of_pipelined_requests_pauses_the_client(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get())
+        client.receive(b"x" * 65_537)
+        self.assertFalse(client.reading)
+        container = edge.container()
+        container.receive(ANSWER)
+        client.drain()
+        self.assertTrue(client.reading)
+
+    def test_a_flood_while_a_control_call_waits_ends_the_client(self) -> None:
+        edge = FakeEdge()
+        edge.control.wait()
+        client = edge.client()
+        client.receive(b"POST /_modal/sessions/start HTTP/1.1\r\nHost: game.example\r\n\r\n")
+        client.receive(b"x" * 65_537)
+        self.assertEqual(edge.control.cancelled, 1)
+        self.assertTrue(client.aborted)
+
+    @given(st.data())
+    def test_any_cut_of_the_bytes_gives_the_same_requests(self, data: st.DataObject) -> None:
+        body = (
+            b"POST /2 HTTP/1.1\r\n" + AUTHORIZED + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n"
+        )
+        stream = get(b"/1") + body + get(b"/3", b"Content-Length: 4\r\n", b"PUT") + b"body" + get(b"/4")
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+        edge = FakeEdge()
+        client = edge.client()
+        got = b""
+        last = 0
+        container: FakeTransport | None = None
+        answered = 0
+        for cut in [*cuts, len(stream)]:
+            client.receive(stream[last:cut])
+            last = cut
+            for _ in range(8):
+                if edge.reactor.undecided:
+                    container = edge.container()
+                if container is None:
+                    break
+                got += container.drain()
+                ends = got.count(b" HTTP/1.1\r\n")
+                complete = edge.front(client).request_complete and ends > answered
+                if complete:
+                    container.receive(ANSWER)
+                    answered += 1
+                client.drain()
+        self.assertEqual(client.taken, ANSWER * 4)
+        self.assertEqual([got.count(b" /%d HTTP" % number) for number in (1, 2, 3, 4)], [1, 1, 1, 1])
+        self.assertIn(b"\r\n\r\n3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n", got)
+        self.assertEqual(edge.routing.held, set())
+
+
+class HalfCloseTests(TestCase):
+    def test_a_fin_between_requests_closes(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive_fin()
+        client.drain()
+        self.assertTrue(client.lost)
+        self.assertEqual(edge.context.doors.inside, 0)
+
+    def test_a_fin_after_a_request_waits_at_most_the_half_close_timeout(self) -> None:
+        edge = FakeEdge(Site(name=SERVER, half_close_timeout=10.0))
+        client = edge.client()
+        client.receive(get())
+        container = edge.container()
+        client.receive_fin()
+        for _ in range(19):
+            edge.reactor.advance(0.5)
+        self.assertEqual(len(edge.routing.held), 1)
+        for _ in range(4):
+            edge.reactor.advance(0.5)
+        self.assertEqual(edge.routing.held, set())
+        self.assertTrue(container.aborted and client.lost)
+        self.assertEqual([record.status for record in edge.records], [499])
+
+    def test_a_fin_inside_a_body_is_the_end_in_the_same_step(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get(method=b"POST", extra=b"Content-Length: 10\r\n") + b"hello")
+        container = edge.container()
+        client.receive_fin()
+        self.assertEqual(edge.routing.held, set())
+        self.assertTrue(container.aborted)
+
+
+class TimeTests(TestCase):
+    def advance(self, edge: FakeEdge, seconds: float) -> None:
+        for _ in range(int(seconds * 2)):
+            edge.reactor.advance(0.5)
+
+    def test_a_slow_head_is_408_and_closes(self) -> None:
+        edge = FakeEdge(limits=EdgeLimits(head_timeout=20.0, linger_timeout=3.0))
+        client = edge.client()
+        client.receive(b"GET / HT")
+        self.advance(edge, 19)
+        client.drain()
+        self.assertEqual(client.taken, b"")
+        self.advance(edge, 2)
+        client.drain()
+        self.assertEqual(status(client), b"HTTP/1.1 408 Request Timeout")
+        client.drain()
+        self.advance(edge, 5)
+        self.assertTrue(client.lost)
+
+    def test_a_client_that_says_nothing_is_closed_without_a_word(self) -> None:
+        edge = FakeEdge(limits=EdgeLimits(head_timeout=20.0))
+        client = edge.client()
+        self.advance(edge, 21)
+        client.drain()
+        self.assertTrue(client.lost)
+        self.assertEqual(client.taken, b"")
+
+    def test_an_idle_kept_connection_is_closed_after_its_time(self) -> None:
+        edge = FakeEdge(limits=EdgeLimits(keep_alive_timeout=75.0))
+        client = edge.client()
+        client.receive(get())
+        edge.container().receive(ANSWER)
+        client.drain()
+        self.advance(edge, 74)
+        client.drain()
+        self.assertFalse(client.lost)
+        self.advance(edge, 2)
+        client.drain()
+        self.assertTrue(client.lost)
+
+    def test_a_silent_container_is_504_where_a_limit_is_set(self) -> None:
+        edge = FakeEdge(Site(name=SERVER, response_timeout=5.0))
+        client = edge.client()
+        client.receive(get())
+        container = edge.container()
+        self.advance(edge, 4.5)
+        self.assertEqual(client.buffer, b"")
+        self.advance(edge, 1.5)
+        client.drain()
+        self.assertEqual(status(client), b"HTTP/1.1 504 Gateway Timeout")
+        self.assertTrue(container.aborted)
+
+    def test_no_timer_is_left_when_everybody_is_gone(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get())
+        edge.container().receive(ANSWER)
+        client.drain()
+        client.receive_reset()
+        self.advance(edge, 6)
+        self.assertEqual(len(edge.context.upstreams), 0)
+        self.assertEqual(edge.reactor.getDelayedCalls(), [])
+
+
+class EndTests(TestCase):
+    def test_stopping_the_edge_cuts_everybody(self) -> None:
+        edge = FakeEdge()
+        clients = [edge.client() for _ in range(3)]
+        clients[0].receive(get())
+        container = edge.container()
+        edge.context.stop()
+        edge.reactor.advance(0)
+        self.assertTrue(all(client.lost for client in clients) and container.aborted)
+        self.assertEqual(edge.reactor.getDelayedCalls(), [])
+
+    def test_states_only_go_where_the_table_says(self) -> None:
+        edge = FakeEdge()
+        front = edge.front(edge.client())
+        for state in ClientState:
+            if state not in STEPS[ClientState.IDLE]:
+                self.assertRaises(errors.IllegalEvent, front._become, state)
+        self.assertIs(front.state, ClientState.IDLE)
+
+    def test_too_many_from_one_address_are_turned_away_and_others_are_not(self) -> None:
+        edge = FakeEdge(limits=EdgeLimits(connections=10, connections_per_client=2))
+        inside = [edge.client() for _ in range(2)]
+        third = edge.client()
+        edge.reactor.advance(0)
+        self.assertTrue(third.lost)
+        self.assertFalse(edge.client("192.0.2.8").lost)
+        inside[0].receive_reset()
+        self.assertFalse(edge.client().aborted)

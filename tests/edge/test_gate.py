@@ -1,0 +1,291 @@
+"""Who may pass, and what the others are told: wire.md's table, without sockets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from twisted.trial.unittest import TestCase
+from zope.interface import implementer
+
+from sticky import errors
+from sticky.core.values import ServerName
+from sticky.edge.handshake import Handshake, IWebSocketFront
+from sticky.edge.site import Site
+from sticky.isticky import Answer, IEventStream, ILease
+from tests.fakes.edge import ANSWER, FakeEdge, get, handshake
+from tests.fakes.routing import SERVER, SESSION, TOKEN, claims
+from tests.fakes.transport import FakeTransport
+
+HOST = b"Host: game.example\r\n"
+COOKIE = b"Cookie: __Host-modal-session-token=" + TOKEN + b"\r\n"
+
+
+def ask(edge: FakeEdge, data: bytes) -> FakeTransport:
+    """A client sends this and takes what it gets."""
+    client = edge.client()
+    client.receive(data)
+    client.drain()
+    return client
+
+
+def fields(answer: bytes) -> list[bytes]:
+    """The lines of an answer's head."""
+    return answer.partition(b"\r\n\r\n")[0].split(b"\r\n")
+
+
+class CredentialTests(TestCase):
+    def refused(self, data: bytes, status: int, code: str, edge: FakeEdge | None = None) -> list[bytes]:
+        edge = edge or FakeEdge()
+        client = ask(edge, data)
+        lines = fields(client.taken)
+        self.assertEqual(lines[0].split(b" ")[1], b"%d" % status)
+        self.assertIn(b"cache-control: no-store", lines)
+        self.assertEqual(json.loads(client.taken.partition(b"\r\n\r\n")[2])["error"], code)
+        self.assertEqual(edge.routing.granted, 0)
+        self.assertEqual([(record.status, record.reason) for record in edge.records], [(status, code)])
+        self.assertNotIn(TOKEN, client.taken)
+        return lines
+
+    def test_no_credential_is_401_and_the_connection_stays(self) -> None:
+        lines = self.refused(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n", 401, "no_credential")
+        self.assertIn(b"www-authenticate: Bearer", lines)
+        self.assertNotIn(b"connection: close", lines)
+
+    def test_a_refused_request_with_a_body_closes(self) -> None:
+        lines = self.refused(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 9\r\n\r\n", 401, "no_credential")
+        self.assertIn(b"connection: close", lines)
+
+    def test_a_forged_token_is_401(self) -> None:
+        forged = b"GET / HTTP/1.1\r\n" + HOST + b"Modal-Authorization: Bearer forged\r\n\r\n"
+        self.refused(forged, 401, "bad_credential")
+
+    def test_the_token_of_another_server_is_403(self) -> None:
+        edge = FakeEdge()
+        edge.verifier.known[TOKEN] = claims(server=ServerName("other"))
+        self.refused(get(), 403, "wrong_server", edge)
+
+    def test_a_server_without_sessions_is_503_with_retry_after(self) -> None:
+        lines = self.refused(get(), 503, "unavailable", FakeEdge(Site(name=SERVER, sessioned=False)))
+        self.assertIn(b"retry-after: 1", lines)
+
+    def test_an_unknown_host_is_404(self) -> None:
+        edge = FakeEdge(Site(name=SERVER, hosts=frozenset({"other.example"})))
+        self.refused(get(), 404, "unknown_host", edge)
+
+    def test_a_page_is_shown_where_html_is_preferred(self) -> None:
+        accept = b"Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n"
+        client = ask(FakeEdge(), b"GET / HTTP/1.1\r\n" + HOST + accept + b"\r\n")
+        self.assertIn(b"content-type: text/html; charset=utf-8", fields(client.taken))
+
+    def test_a_foreign_page_may_not_post_with_the_cookie_but_may_be_allowed(self) -> None:
+        foreign = b"POST / HTTP/1.1\r\n" + HOST + COOKIE + b"Origin: https://evil.example\r\nContent-Length: 0\r\n\r\n"
+        self.refused(foreign, 403, "bad_origin")
+        edge = FakeEdge(Site(name=SERVER, allowed_origins=frozenset({"https://evil.example"})))
+        ask(edge, foreign)
+        self.assertEqual(edge.routing.granted, 1)
+
+    def test_a_preflight_of_an_allowed_origin_is_answered_by_sticky(self) -> None:
+        edge = FakeEdge(Site(name=SERVER, allowed_origins=frozenset({"https://shop.example"})))
+        preflight = b"Origin: https://shop.example\r\nAccess-Control-Request-Method: PUT\r\n"
+        client = ask(edge, b"OPTIONS /x HTTP/1.1\r\n" + HOST + preflight + b"\r\n")
+        self.assertIn(b"access-control-allow-origin: https://shop.example", fields(client.taken))
+        self.assertEqual(fields(client.taken)[0], b"HTTP/1.1 204 No Content")
+        self.assertEqual(edge.routing.granted, 0)
+
+
+class RedirectTests(TestCase):
+    def test_a_navigation_with_a_query_token_is_307_with_the_cookie(self) -> None:
+        edge = FakeEdge()
+        client = ask(edge, b"GET /a?x=1&modal_session_token=" + TOKEN + b"&y HTTP/1.1\r\n" + HOST + b"\r\n")
+        lines = fields(client.taken)
+        self.assertEqual(lines[0], b"HTTP/1.1 307 Temporary Redirect")
+        self.assertIn(b"location: http://game.example/a?x=1&y", lines)
+        self.assertEqual(lines.count(b"cache-control: no-store"), 1)
+        self.assertTrue(any(line.startswith(b"set-cookie: __Host-modal-session-token=") for line in lines))
+        self.assertEqual(edge.routing.granted, 0)
+
+    def test_a_bad_query_token_sets_no_cookie(self) -> None:
+        client = ask(FakeEdge(), b"GET /a?modal_session_token=bad HTTP/1.1\r\n" + HOST + b"\r\n")
+        self.assertIn(b" 401 ", client.taken)
+        self.assertNotIn(b"set-cookie", client.taken)
+
+    def test_a_fetch_with_a_query_token_goes_on_without_it(self) -> None:
+        edge = FakeEdge()
+        ask(
+            edge,
+            b"GET /a?modal_session_token=" + TOKEN + b" HTTP/1.1\r\n" + HOST + b"Sec-Fetch-Mode: cors\r\n\r\n",
+        )
+        container = edge.container()
+        container.drain()
+        self.assertTrue(container.taken.startswith(b"GET /a HTTP/1.1\r\n"))
+        self.assertNotIn(TOKEN, container.taken)
+
+
+class EndedTests(TestCase):
+    def ended(self, data: bytes, site: Site | None = None) -> bytes:
+        edge = FakeEdge(site)
+        edge.routing.refusal = errors.SessionEnded("idle_timeout")
+        return ask(edge, data).taken
+
+    def test_410_names_the_reason(self) -> None:
+        answer = self.ended(get())
+        self.assertEqual(fields(answer)[0], b"HTTP/1.1 410 Gone")
+        self.assertIn(b'"idle_timeout"', answer)
+
+    def test_ended_status_can_be_401(self) -> None:
+        self.assertIn(b" 401 ", self.ended(get(), Site(name=SERVER, ended_status=401)))
+
+    def test_the_cookie_is_cleared_only_on_a_navigation_that_carried_it(self) -> None:
+        navigation = b"GET / HTTP/1.1\r\n" + HOST + COOKIE + b"Sec-Fetch-Mode: navigate\r\n\r\n"
+        self.assertIn(b"Max-Age=0", self.ended(navigation))
+        self.assertNotIn(b"set-cookie", self.ended(navigation.replace(b"navigate", b"cors")))
+        self.assertNotIn(b"set-cookie", self.ended(get(extra=COOKIE)))
+
+    def test_a_browsers_handshake_is_accepted_and_closed_with_the_reason(self) -> None:
+        answer = self.ended(handshake(b"Origin: http://game.example\r\nSec-WebSocket-Protocol: chat, x\r\n"))
+        head, _, frame = answer.partition(b"\r\n\r\n")
+        self.assertEqual(head.split(b"\r\n")[0], b"HTTP/1.1 101 Switching Protocols")
+        self.assertIn(b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", head)
+        self.assertIn(b"Sec-WebSocket-Protocol: chat", head.split(b"\r\n"))
+        self.assertEqual(frame, b"\x88\x0e" + (4410).to_bytes(2, "big") + b"idle_timeout")
+
+    def test_other_handshakes_are_410(self) -> None:
+        self.assertIn(b" 410 ", self.ended(handshake()))
+        origin = b"Origin: http://game.example\r\n"
+        self.assertIn(b" 410 ", self.ended(handshake(origin), Site(name=SERVER, websocket_refusal="http")))
+
+
+class ControlTests(TestCase):
+    START = b"POST /_modal/sessions/start HTTP/1.1\r\n" + HOST
+
+    def test_a_control_call_is_not_forwarded_and_knows_its_token(self) -> None:
+        edge = FakeEdge()
+        client = ask(edge, b"GET /_modal/sessions/status?a=1 HTTP/1.1\r\n" + HOST + COOKIE + b"\r\n")
+        self.assertTrue(client.taken.endswith(b"{}"))
+        (request,) = edge.control.requests
+        self.assertEqual((request.path, request.query), (b"/_modal/sessions/status", b"a=1"))
+        self.assertEqual((request.session_token, request.client), (TOKEN, "192.0.2.7"))
+        self.assertEqual(edge.routing.granted, 0)
+
+    def test_its_body_stays_unread_and_the_connection_closes(self) -> None:
+        edge = FakeEdge()
+        client = ask(edge, self.START + b"Content-Length: 100\r\n\r\n{")
+        self.assertIn(b"connection: close", fields(client.taken))
+
+    def test_a_late_answer_comes_and_a_refusal_too(self) -> None:
+        edge = FakeEdge()
+        waiting = edge.control.wait()
+        client = ask(edge, self.START + b"\r\n")
+        self.assertEqual(client.taken, b"")
+        waiting.callback(Answer(200, (), b"late"))
+        client.drain()
+        self.assertTrue(client.taken.endswith(b"late"))
+        waiting = edge.control.wait()
+        client.receive(self.START + b"\r\n")
+        waiting.errback(errors.QueueFull(retry_after=2.5))
+        client.drain()
+        self.assertIn(b"retry-after: 3", fields(client.taken.partition(b"late")[2]))
+
+    def test_events_pass_and_the_stream_stops_when_the_client_leaves(self) -> None:
+        stream = Stream()
+        edge = FakeEdge()
+        edge.control.answer_with = stream
+        client = ask(edge, self.START + b"\r\n")
+        stream.write(b"event: queued\n\n")
+        client.drain()
+        self.assertTrue(client.taken.endswith(b"f\r\nevent: queued\n\n\r\n"))
+        self.assertIn(b"x-a: 1", fields(client.taken))
+        self.assertIn(b"content-type: text/event-stream", fields(client.taken))
+        stream.finish()
+        client.drain()
+        self.assertTrue(client.taken.endswith(b"0\r\n\r\n"))
+        self.assertEqual(stream.stopped, 0)
+        client.receive(self.START + b"\r\n")
+        client.receive_fin()
+        self.assertEqual(stream.stopped, 1)
+        stream.write(b"too late")
+
+
+@implementer(IEventStream)
+class Stream:
+    """Hands the test what it was given."""
+
+    headers = ((b"x-a", b"1"),)
+    stopped = 0
+
+    def start(self, write: Any, finish: Any) -> None:
+        self.write = write
+        self.finish = finish
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+class HandoverTests(TestCase):
+    def setUp(self) -> None:
+        self.calls: list[tuple[IWebSocketFront, Handshake, ILease]] = []
+        self.gone = 0
+        self.edge = FakeEdge(relay=self.relay)
+        self.client = self.edge.client()
+        self.client.receive(handshake(b"Sec-WebSocket-Protocol: modal-session, chat\r\n"))
+        ((self.front, self.handshake, self.lease),) = self.calls
+
+    def relay(self, front: IWebSocketFront, shake: Handshake, lease: ILease) -> None:
+        self.calls.append((front, shake, lease))
+        front.on_gone(self.left)
+
+    def left(self) -> None:
+        self.gone += 1
+        self.lease.release()
+
+    def test_the_handshake_is_stripped_and_names_the_session(self) -> None:
+        self.assertEqual((self.handshake.offers, self.handshake.echo), ((b"chat",), b"modal-session"))
+        self.assertNotIn(TOKEN, self.handshake.container_head)
+        self.assertIn(b"x-modal-server-session-id: " + SESSION.encode(), self.handshake.container_head)
+
+    def test_take_over_gives_early_bytes_and_the_lease_ends_with_the_relay(self) -> None:
+        self.client.receive(b"early")
+        self.assertEqual(self.front.take_over(), b"early")
+        self.assertEqual((len(self.edge.routing.held), self.edge.context.doors.inside), (1, 1))
+        self.lease.release()
+        self.assertEqual((len(self.edge.routing.held), self.edge.context.doors.inside), (0, 0))
+        self.assertEqual([record.status for record in self.edge.records], [101])
+        self.assertRaises(errors.IllegalEvent, self.front.take_over)
+
+    def test_early_bytes_end_a_client_that_floods(self) -> None:
+        self.client.receive(b"x" * 65_537)
+        self.assertEqual(self.gone, 1)
+        self.assertTrue(self.client.aborted)
+
+    def test_refuse_answers_as_http(self) -> None:
+        self.front.refuse(errors.ContainerUnavailable())
+        self.client.drain()
+        self.assertIn(b" 503 ", self.client.taken)
+        self.assertEqual(self.edge.routing.held, set())
+        self.assertFalse(self.client.lost)
+
+    def test_pass_on_streams_the_containers_own_answer_and_pools_nothing(self) -> None:
+        transport = FakeTransport(self.edge.reactor)
+        self.front.pass_on(transport, b"HTTP/1.1 403 Forbidden\r\nContent-Length: 4\r\n\r\nno")
+        self.client.drain()
+        transport.receive(b"pe")
+        self.client.drain()
+        self.assertEqual(self.client.taken, b"HTTP/1.1 403 Forbidden\r\nContent-Length: 4\r\n\r\nnope")
+        transport.drain()
+        self.assertTrue(transport.lost)
+        self.assertEqual(self.edge.routing.held, set())
+        self.client.receive(get())
+        self.edge.container().receive(ANSWER)
+        self.client.drain()
+        self.assertTrue(self.client.taken.endswith(ANSWER))
+
+    def test_a_client_that_leaves_is_told_to_the_relay_once_and_counted_once(self) -> None:
+        self.client.receive_fin()
+        self.edge.reactor.advance(0)
+        self.assertEqual(self.gone, 1)
+        self.assertEqual((len(self.edge.routing.held), self.edge.context.doors.inside), (0, 0))
+        self.assertRaises(errors.IllegalEvent, self.front.refuse, errors.BadGateway())
+
+    def test_without_a_relay_handshakes_are_503(self) -> None:
+        self.assertIn(b" 503 ", ask(FakeEdge(), handshake()).taken)
