@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
+import attrs
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky import errors
@@ -23,8 +26,30 @@ from sticky.isticky import (
     SessionStatus,
     StartRequest,
 )
+from sticky.journal.service import JournalService, NoJournalService
+from sticky.journal.writer import Picture
 from sticky.lease import Lease
 from sticky.service import ServerService
+
+_Result = TypeVar("_Result")
+
+
+@attrs.define(eq=False)
+class Tally:
+    """A Server's starts since the daemon's own, by how they were answered."""
+
+    granted: int = 0
+    refused: int = 0
+
+    def grant(self, credentials: _Result) -> _Result:
+        """A callback that counts."""
+        self.granted += 1
+        return credentials
+
+    def refuse(self, failure: Failure) -> Failure:
+        """An errback that counts; a client that left was not refused."""
+        self.refused += failure.check(errors.Refusal) is not None
+        return failure
 
 
 @implementer(IRouting, ISessions)
@@ -33,6 +58,7 @@ class Servers:
 
     def __init__(self, servers: Sequence[ServerService]) -> None:
         self.by_name: Mapping[ServerName, ServerService] = {server.server: server for server in servers}
+        self.tallies: Mapping[ServerName, Tally] = {name: Tally() for name in self.by_name}
 
     def begin(self, claims: Claims, holder: ILeaseHolder) -> Lease:
         """See `IRouting`."""
@@ -42,20 +68,28 @@ class Servers:
             raise errors.SessionEnded("deployment_ended") from None
         return server.begin(claims, holder)
 
+    def picture(self) -> Picture:
+        """What lives now, for a journal that has to be written anew."""
+        memories, places = {}, {}
+        for name, server in self.by_name.items():
+            memories[name], places[name] = server.memory()
+        return memories, places
+
     def start(self, request: StartRequest) -> Deferred[Credentials]:
         """See `ISessions`."""
-        return self.by_name[request.server].start(request)
+        tally = self.tallies[request.server]
+        return self.by_name[request.server].start(request).addCallbacks(tally.grant, tally.refuse)
 
     def position(self, waiting: Deferred[Credentials]) -> QueuePosition | None:
         """See `ISessions`."""
         places = (server.position(waiting) for server in self.by_name.values())
         return next((place for place in places if place is not None), None)
 
-    def terminate(self, claims: Claims, grace: float | None) -> None:
+    def terminate(self, claims: Claims, grace: float | None) -> Deferred[None]:
         """See `ISessions`."""
         if claims.server not in self.by_name:
             raise errors.UnknownSession
-        self.by_name[claims.server].terminate(claims, grace)
+        return self.by_name[claims.server].terminate(claims, grace)
 
     def status(self, claims: Claims) -> SessionStatus:
         """See `ISessions`."""
@@ -77,10 +111,11 @@ class Servers:
 
 
 class Daemon(Service):
-    """Starts listeners, then Servers; stops in the order of semantics.md (Stop and restart).
+    """Takes up what an earlier daemon left, listens, starts Servers; stops in the order of semantics.md (Stop and restart).
 
     `listeners`: accept and serve connections. `close_websockets`: tell every open WebSocket that the daemon leaves; fires
     when they are gone or their time is up. `shutdown_timeout`: seconds over all, after which containers are killed.
+    `admin`: the operator's API, there as long as there is anything to see.
     """
 
     log = Logger()
@@ -93,6 +128,8 @@ class Daemon(Service):
         close_websockets: Callable[[], Deferred[None]],
         clock: IReactorTime,
         shutdown_timeout: float,
+        journal: JournalService | NoJournalService,
+        admin: Service,
     ) -> None:
         self._servers = servers
         self._listeners = listeners
@@ -100,6 +137,8 @@ class Daemon(Service):
         self._close_websockets = close_websockets
         self._clock = clock
         self._shutdown_timeout = shutdown_timeout
+        self._journal = journal
+        self._admin = admin
 
     def privilegedStartService(self) -> None:
         """Bind before privileges are dropped."""
@@ -109,7 +148,17 @@ class Daemon(Service):
     def startService(self) -> None:
         """Listen, then bring up containers."""
         super().startService()  # type: ignore[no-untyped-call]
+        found = self._journal.open()
+        for name, server in self._servers.by_name.items():
+            server.recall(found(name))
+        known = {
+            container for server in self._servers.by_name.values() for container in server.fleet.capacity.containers
+        }
+        for backend in self._backends:
+            if orphans := backend.orphans(known):
+                self.log.warn("containers that nobody knows were killed: {orphans}", orphans=sorted(orphans))
         self._listeners.startService()
+        self._admin.startService()
         for server in self._servers.by_name.values():
             server.startService()
 
@@ -132,6 +181,8 @@ class Daemon(Service):
         await (self._listeners.stopService() or succeed(None))
         for backend in self._backends:
             await backend.stop()
+        await (self._admin.stopService() or succeed(None))
+        await self._journal.close()
 
     def kill(self) -> None:
         """End every container now: the time for an orderly stop is over, or the operator has no patience."""

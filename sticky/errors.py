@@ -80,6 +80,20 @@ class BadGrace(BadRequest):
     text = "The grace must be a number of seconds from 0 to 3600."
 
 
+class AmbiguousId(BadRequest):
+    """Admin API only: people shorten ids."""
+
+    code = "ambiguous_id"
+    text = "Several ids begin like this."
+
+
+class BadConfiguration(BadRequest):
+    """Admin API only: a configuration was to be checked and is wrong. The message is the `ConfigError`'s."""
+
+    code = "bad_configuration"
+    text = "The configuration is wrong."
+
+
 class BadHead(BadRequest):
     code = "bad_head"
     text = "The request's head is not valid HTTP/1.1."
@@ -143,6 +157,20 @@ class UnknownHost(NotFound):
 class UnknownSession(NotFound):
     code = "unknown_session"
     text = "There is no such session."
+
+
+class UnknownServer(NotFound):
+    """Admin API only."""
+
+    code = "unknown_server"
+    text = "There is no Server of this name."
+
+
+class UnknownContainer(NotFound):
+    """Admin API only."""
+
+    code = "unknown_container"
+    text = "There is no such container."
 
 
 class NotSessioned(NotFound):

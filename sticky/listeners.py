@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from sticky.edge.context import EdgeFactory
+from sticky.startup import CANNOT_START, give_up
 
 
 class Listeners(Service):
@@ -45,9 +45,14 @@ class Listeners(Service):
 
         A listener that cannot be opened is the operator's to mend: one line on stderr and exit status 1.
         """
+        self._url_file.unlink(missing_ok=True)  # of a daemon that died
         for endpoint in self._endpoints:
             listening = serverFromString(self._reactor, endpoint).listen(self._factory)
             listening.addCallbacks(self._opened, self._failed, callbackArgs=(endpoint,), errbackArgs=(endpoint,))
+
+    def startService(self) -> None:
+        """Say where: what came before this has been taken up, and the first request will be served."""
+        super().startService()  # type: ignore[no-untyped-call]
         self._write_urls()
         for url in self.urls:
             self.log.info("listening on {url}", url=url)
@@ -58,6 +63,7 @@ class Listeners(Service):
         self._url_file.unlink(missing_ok=True)
         closing = [port.stopListening() for port in self._ports]
         self._ports.clear()
+        self._factory.context.stop()
         return DeferredList([port for port in closing if port is not None])
 
     def _write_urls(self) -> None:
@@ -69,16 +75,14 @@ class Listeners(Service):
         fresh.replace(self._url_file)
 
     def _opened(self, port: IListeningPort, endpoint: str) -> None:
-        self._ports.append(port)
-        self._factory.listening(port)
+        self._ports.append(self._factory.listening(port))
         address = port.getHost()
         if isinstance(address, IPv4Address | IPv6Address):
             scheme = "https" if endpoint.removeprefix("haproxy:").startswith("ssl:") else "http"
             self.urls.append(f"{scheme}://{_reachable(address.host)}:{address.port}")
 
     def _failed(self, failure: Failure, endpoint: str) -> None:
-        sys.stderr.write(f"sticky: cannot listen on {endpoint}: {failure.getErrorMessage()}\n")
-        raise SystemExit(1)
+        give_up(f"cannot listen on {endpoint}: {failure.getErrorMessage()}", CANNOT_START)
 
 
 def _reachable(host: str) -> str:

@@ -7,18 +7,18 @@ Decides nothing (that is `sticky.core`), moves no bytes (that is `sticky.edge`),
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from sticky import errors
+from sticky.core.container import ContainerState
 from sticky.core.effects import (
     Effect,
     EndSession,
@@ -31,31 +31,34 @@ from sticky.core.effects import (
 from sticky.core.events import (
     ContainerExited,
     ContainerReady,
+    Deployed,
     Event,
     StartAbandoned,
     StartRequested,
     StopRequested,
     TimePassed,
 )
-from sticky.core.fleet import Fleet
+from sticky.core.fleet import TOKEN_LEEWAY, Fleet
+from sticky.core.memory import Memory
+from sticky.core.recall import buried, memory_of, recall
 from sticky.core.records import Record
 from sticky.core.session import Session, SessionState
 from sticky.core.tokens import Claims
 from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, ServerName, SessionId, WaiterId
 from sticky.isticky import (
-    Address,
     ContainerSpec,
     Credentials,
-    Exit,
-    IContainer,
     IContainerBackend,
-    IContainerListener,
     ILeaseHolder,
     QueuePosition,
     SessionStatus,
     StartRequest,
 )
-from sticky.lease import Lease
+from sticky.journal.service import Found
+from sticky.journal.writer import Journal, NoJournal
+from sticky.lease import Lease, LeaseBook
+from sticky.running import Running
+from sticky.waiting import Waiting
 
 
 @attrs.frozen
@@ -66,7 +69,6 @@ class Minting:
     wall: Callable[[], float]  #: Unix time, for what is written into tokens
 
 
-@implementer(IContainerListener)
 class ServerService(Service):
     """Runs one Server's fleet.
 
@@ -83,26 +85,45 @@ class ServerService(Service):
         spec: Callable[[ContainerId, DeploymentId], ContainerSpec],
         minting: Minting,
         clock: IReactorTime,
+        journal: Journal | None = None,
     ) -> None:
         self.server = server
         self.fleet = fleet
-        self._backend = backend
-        self._spec = spec
         self._minting = minting
         self._clock = clock
+        self._journal: Journal = NoJournal() if journal is None else journal
         self._timer: IDelayedCall | None = None
         self._timer_at = UNBOUNDED
         self._todo: deque[Effect | Record] = deque()
         self._busy = False
-        self._running: dict[ContainerId, IContainer] = {}
-        self._addresses: dict[ContainerId, Address] = {}
-        self._leases: dict[SessionId, set[Lease]] = {}
-        self._waiter_numbers = count(1)
-        self._waiting: dict[WaiterId, Deferred[Credentials]] = {}
-        self._waiters: dict[Deferred[Credentials], WaiterId] = {}
+        self.containers = Running(server, backend, spec, self._journal, self._happened)
+        self._leases = LeaseBook(fleet, self.containers.addresses, clock, self._follow_up)
+        self._waiting = Waiting()
         self._gone: list[Deferred[None]] = []
 
     # --- start and stop
+
+    def recall(self, found: Found) -> None:
+        """Take up what an earlier daemon left, before `startService`: its containers, their sessions, and how others ended.
+
+        Containers of another deployment keep their sessions to the end; those that are gone take their sessions along.
+        """
+        now, newest = self._clock.seconds(), self.fleet.capacity.deployment
+        forget_at = now + self.fleet.policy.container_max_age + TOKEN_LEEWAY
+        memory = found.memory if found.same_boot else buried(found.memory, forget_at)
+        lost = self.containers.adopt(memory, found.places)
+        self._carry_out(recall(self.fleet, now, memory))
+        for container in lost:
+            self._step(ContainerExited(container, "killed"))
+        for container, box in memory.containers.items():
+            if box.state is ContainerState.STOPPING:
+                self.containers.terminate(container)  # whether the earlier daemon came to that is not known
+        if memory.deployment not in (None, newest):
+            self._step(Deployed(newest, self.fleet.policy))
+
+    def memory(self) -> tuple[Memory, Mapping[ContainerId, Mapping[str, Any]]]:
+        """What lives now: for a journal that has to be written anew."""
+        return memory_of(self.fleet), self.containers.places()
 
     def startService(self) -> None:
         """Bring up what the policy wants open at all times."""
@@ -119,8 +140,7 @@ class ServerService(Service):
 
     def kill(self) -> None:
         """End every container now."""
-        for container in list(self._running.values()):
-            container.kill()
+        self.containers.kill_all()
 
     def stopService(self) -> None:
         """Drop the timer; whoever still waits for a start is refused."""
@@ -129,55 +149,27 @@ class ServerService(Service):
             self._timer.cancel()
             self._timer = None
             self._timer_at = UNBOUNDED
-        for waiter in list(self._waiting):
-            self._answer(waiter, Failure(errors.ShuttingDown(retry_after=5.0)))
+        self._waiting.answer_all(Failure(errors.ShuttingDown(retry_after=5.0)))
 
     # --- data requests
 
     def begin(self, claims: Claims, holder: ILeaseHolder) -> Lease:
-        """See `IRouting`. Synchronous here: the ledger is in this process."""
-        container = claims.container
-        try:
-            core = self.fleet.begin(self._clock.seconds(), container, claims.session)
-        finally:
-            self._follow_up()
-        lease = Lease(core, container, self._addresses[container], holder, self._finish)
-        leases = self._leases.get(core.id)
-        if leases is None:
-            self._leases[core.id] = {lease}
-        else:
-            leases.add(lease)
-        return lease
-
-    def _finish(self, lease: Lease, core: Session) -> None:
-        leases = self._leases.get(core.id)
-        if leases is not None:
-            leases.discard(lease)
-            if not leases:
-                del self._leases[core.id]
-        self.fleet.finish(self._clock.seconds(), lease.container, core)
-        self._follow_up()
+        """See `IRouting`."""
+        return self._leases.begin(claims, holder)
 
     # --- starts
 
     def start(self, request: StartRequest) -> Deferred[Credentials]:
         """See `ISessions`."""
-        waiter = WaiterId(next(self._waiter_numbers))
-
-        def left(_: Deferred[Credentials]) -> None:
-            self._waiting.pop(waiter, None)
-            self._waiters.pop(answer, None)
-            self._step(StartAbandoned(waiter))
-
-        answer: Deferred[Credentials] = Deferred(left)
-        self._waiting[waiter] = answer
-        self._waiters[answer] = waiter
+        if not self._journal.works:
+            return fail(errors.StorageFailed(retry_after=1.0))
+        waiter, answer = self._waiting.join(self._left)
         self._step(StartRequested(waiter, request.caller, request.owner, request.idle_timeout, request.key))
         return answer
 
     def position(self, waiting: Deferred[Credentials]) -> QueuePosition | None:
         """See `ISessions`."""
-        waiter = self._waiters.get(waiting)
+        waiter = self._waiting.who(waiting)
         place = None if waiter is None else self.fleet.position(waiter)
         if place is None:
             return None
@@ -185,21 +177,25 @@ class ServerService(Service):
         position, start = place
         return QueuePosition(position, now - start.asked_at, start.deadline - now)
 
-    def _answer(self, waiter: WaiterId, result: Credentials | Failure) -> None:
-        answer = self._waiting.pop(waiter, None)
-        if answer is not None:
-            self._waiters.pop(answer, None)
-            answer.callback(result)
+    def _left(self, waiter: WaiterId) -> None:
+        self._step(StartAbandoned(waiter))
 
     def _grant(self, effect: GrantStart) -> None:
-        container = self.fleet.capacity.containers[effect.container]
+        """Answer with credentials, once the journal has the session."""
+        if effect.waiters:
+            self._when_durable(lambda: self._hand_out(effect), lambda failure: self._take_back(effect, failure))
+
+    def _hand_out(self, effect: GrantStart) -> None:
+        container = self.fleet.capacity.containers.get(effect.container)
+        if container is None:
+            # Lost between the grant and its commit: the client asks again, and gets a session that lives.
+            self._take_back(effect, Failure(errors.Unavailable(retry_after=1.0)))
+            return
         wall = self._minting.wall()
         left = max(0.0, container.dies_at - self._clock.seconds())
         claims = Claims(
             effect.session, self.server, container.deployment, effect.container, int(wall), int(wall + left)
         )
-        if not effect.waiters:
-            return
         token = self._minting.sign(claims)
         self.log.info(
             "session {session} started on {container} of {server}",
@@ -208,19 +204,33 @@ class ServerService(Service):
             server=self.server,
         )
         for waiter in effect.waiters:
-            self._answer(
+            self._waiting.answer(
                 waiter,
                 Credentials(effect.session, token, effect.idle_timeout, float(claims.expires_at), effect.created),
             )
 
+    def _take_back(self, effect: GrantStart, failure: Failure) -> None:
+        """The grant cannot be kept: refuse, and end what nobody has a token for."""
+        for waiter in effect.waiters:
+            self._waiting.answer(waiter, failure)
+        if effect.created:
+            try:
+                self.fleet.terminate(self._clock.seconds(), effect.container, effect.session, None)
+            except errors.UnknownSession:
+                pass
+            self._follow_up()
+
     # --- calls about one session
 
-    def terminate(self, claims: Claims, grace: float | None) -> None:
+    def terminate(self, claims: Claims, grace: float | None) -> Deferred[None]:
         """See `ISessions`."""
+        if not self._journal.works:
+            return fail(errors.StorageFailed(retry_after=1.0))
         try:
             self.fleet.terminate(self._clock.seconds(), claims.container, claims.session, grace)
         finally:
             self._follow_up()
+        return self._journal.settled()
 
     def status(self, claims: Claims) -> SessionStatus:
         """See `ISessions`."""
@@ -265,32 +275,8 @@ class ServerService(Service):
 
     # --- containers
 
-    def ready(self, container: ContainerId, address: Address) -> None:
-        """See `IContainerListener`."""
-        self.log.info("container {container} of {server} is ready", container=container, server=self.server)
-        self._addresses[container] = address
-        self._step(ContainerReady(container))
-
-    def exited(self, container: ContainerId, exit: Exit) -> None:
-        """See `IContainerListener`."""
-        self._running.pop(container, None)
-        if exit.detail == "failed" or (exit.status, exit.signal) not in ((0, None), (None, 15)):
-            self.log.warn(
-                "container {container} of {server} ended: {message}; its last lines: {lines}",
-                container=container,
-                server=self.server,
-                message=exit.message,
-                lines=exit.last_lines,
-            )
-        else:
-            self.log.info(
-                "container {container} of {server} ended: {message}",
-                container=container,
-                server=self.server,
-                message=exit.message,
-            )
-        self._step(ContainerExited(container, exit.detail))
-        self._addresses.pop(container, None)
+    def _happened(self, event: ContainerReady | ContainerExited) -> None:
+        self._step(event)
         self._tell_when_gone()
 
     def _tell_when_gone(self) -> None:
@@ -338,23 +324,25 @@ class ServerService(Service):
                 self._grant(effect)
             case RefuseStart():
                 for waiter in effect.waiters:
-                    self._answer(waiter, Failure(effect.error))
+                    self._waiting.answer(waiter, Failure(effect.error))
             case SpawnContainer():
-                self.log.info(
-                    "container {container} of {server} starts", container=effect.container, server=self.server
-                )
-                spec = self._spec(effect.container, effect.deployment)
-                self._running[effect.container] = self._backend.spawn(spec, self)
+                self.containers.spawn(effect)
             case TerminateContainer():
-                if effect.container in self._running:
-                    self._running[effect.container].terminate()
+                self.containers.terminate(effect.container)
             case KillContainer():
-                if effect.container in self._running:
-                    self._running[effect.container].kill()
+                self.containers.kill(effect.container)
             case EndSession():
+                self._journal.write((self.server, effect))
                 self._end(effect)
             case _:
-                pass  # records: for the journal
+                self._journal.write((self.server, effect))
+
+    def _when_durable(self, then: Callable[[], None], otherwise: Callable[[Failure], None]) -> None:
+        """Go on when everything decided so far would survive this process; without a journal that is now."""
+        self._journal.settled().addCallbacks(lambda _: then(), otherwise).addErrback(self._unexpected)
+
+    def _unexpected(self, failure: Failure) -> None:
+        self.log.failure("an effect could not be carried out", failure)
 
     def _end(self, effect: EndSession) -> None:
         self.log.info(
@@ -364,8 +352,7 @@ class ServerService(Service):
             detail=effect.detail,
             server=self.server,
         )
-        for lease in self._leases.pop(effect.session, ()):
-            lease.revoke(effect.reason, effect.detail)
+        self._leases.end(effect.session, effect.reason, effect.detail)
 
     def _set_timer(self) -> None:
         """One timer, never later than the fleet's next deadline; early is harmless."""

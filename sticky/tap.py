@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from twisted.application.service import IService
 from twisted.python import usage
@@ -20,8 +19,7 @@ from sticky.config.settings import Settings
 from sticky.containers.describe import describe
 from sticky.containers.plugins import installed
 from sticky.errors import ConfigError
-
-EXIT_STATUS = 2  #: of a wrong configuration, as for a wrong command line everywhere else
+from sticky.startup import WRONG_CONFIGURATION, give_up, one_line
 
 
 class Options(usage.Options):
@@ -35,6 +33,9 @@ class Options(usage.Options):
         ["config", None, None, "A configuration file: sticky.toml"],
         ["state-dir", None, None, "Directory of keys, sockets and containers' output (default: ./state)"],
         ["workers", None, None, "Processes that share the listeners (default: 1)"],
+    ]
+    optFlags = [
+        ["ephemeral", None, "Containers die with the daemon, however it ends, and nothing is kept for the next one"],
     ]
     # A file name where one belongs completes by itself; these say so to shells.
     compData = usage.Completions(
@@ -67,9 +68,9 @@ class Options(usage.Options):
         try:
             usage.Options.parseOptions(self, options)
         except usage.UsageError as error:
-            _refuse(f"command line: {error}; see twistd sticky --help")
+            give_up(f"command line: {error}; see twistd sticky --help", WRONG_CONFIGURATION)
         except ConfigError as error:
-            _refuse(str(error))
+            give_up(str(error), WRONG_CONFIGURATION)
 
     def parseArgs(self, *arguments: str) -> None:
         if arguments:
@@ -93,7 +94,7 @@ class Options(usage.Options):
             backends=installed(),
         )
         for warning in self.settings.warnings:
-            sys.stderr.write(f"sticky: warning: {_one_line(warning)}\n")
+            sys.stderr.write(f"sticky: warning: {one_line(warning)}\n")
 
     def _flags(self) -> dict[str, object]:
         flags: dict[str, object] = {}
@@ -103,22 +104,14 @@ class Options(usage.Options):
             flags["state_dir"] = self["state-dir"]
         if self["workers"] is not None:
             flags["workers"] = _number(self["workers"])
+        if self["ephemeral"]:
+            flags["ephemeral"] = True
         return flags
 
 
 def _number(text: str) -> object:
     """A whole number, or the text for the table to refuse."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
-
-
-def _refuse(problem: str) -> NoReturn:
-    sys.stderr.write(f"sticky: {_one_line(problem)}\n")
-    raise SystemExit(EXIT_STATUS)
-
-
-def _one_line(text: str) -> str:
-    """On one line and without control characters: names come from files and may hold anything."""
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def makeService(options: Options) -> IService:
@@ -128,4 +121,4 @@ def makeService(options: Options) -> IService:
     try:
         return make_service(options.settings)
     except ConfigError as error:
-        _refuse(str(error))
+        give_up(str(error), WRONG_CONFIGURATION)

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import secrets
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import attrs
 from twisted.application.service import IService
+from twisted.logger import globalLogPublisher
 
-from sticky.config.settings import ServerSettings, Settings
+from sticky.admin.service import AdminService
+from sticky.config.loading import load
+from sticky.config.settings import DaemonSettings, ServerSettings, Settings
+from sticky.containers.describe import describe
 from sticky.containers.logs import log_path
 from sticky.containers.plugins import installed
 from sticky.control.calls import ControlCalls
 from sticky.core.fleet import Fleet, Ids
 from sticky.core.proxy_tokens import FailureLimit, ProxyToken, ProxyTokens, hash_secret
 from sticky.core.tokens import SigningKey, Verifier
-from sticky.core.values import ContainerId, DeploymentId, SessionId
+from sticky.core.values import ContainerId, DeploymentId, Policy, SessionId
 from sticky.daemon import Daemon, Servers
 from sticky.edge.context import EdgeContext, EdgeFactory
+from sticky.edge.dialling import Dialler
+from sticky.edge.fast_loop import accelerate
 from sticky.edge.forwarding import TrustedProxies
-from sticky.edge.handshake import Handshake, IWebSocketFront
-from sticky.edge.limits import EdgeSettings
+from sticky.edge.handshake import RelayRules
+from sticky.edge.grammar import HeadLimits
+from sticky.edge.limits import EdgeLimits, EdgeSettings
 from sticky.edge.site import Site, Sites
 from sticky.edge.websocket import WebSocketRelays
 from sticky.edge.wire import Names
-from sticky.isticky import ContainerSpec, IContainerBackend, ILease
+from sticky.inspection import Inspection
+from sticky.isticky import ContainerSpec, IContainerBackend, IPreparedBackend
+from sticky.journal.service import JournalService, NoJournalService
+from sticky.journal.writer import Picture
 from sticky.keys import development_token, make_state_dir, signing_key
 from sticky.listeners import Listeners
+from sticky.observe.access import AccessLog
+from sticky.observe.access_forms import FORMS
+from sticky.observe.lines import Lines
+from sticky.observe.watching import WithRequests
 from sticky.service import Minting, ServerService
+from sticky.witness import Endings, Witness
 
 
 def monotonic(reactor: Any) -> None:
@@ -47,14 +66,19 @@ def assemble(settings: Settings, reactor: Any) -> Daemon:
     key = signing_key(state_dir)
     verifier = Verifier({key.key_id: key.public})
     names = Names(settings.daemon.brand)
-    backends = _backends(settings, reactor)
+    endings = Endings(reactor)
+    backends = _backends(settings, reactor, endings)
+    journal = _journal(settings, reactor, lambda: servers.picture())
     listeners: Listeners
 
     def public_url(server: ServerSettings) -> str:
         return server.url or next(iter(listeners.urls), "")
 
     servers = Servers(
-        [_server(server, backends[server.backend], key, settings, reactor, public_url) for server in settings.servers]
+        [
+            _server(server, backends[server.backend], key, settings, reactor, public_url, journal)
+            for server in settings.servers
+        ]
     )
     control = ControlCalls(
         sessions=servers,
@@ -65,17 +89,20 @@ def assemble(settings: Settings, reactor: Any) -> Daemon:
         wall=time.time,
         failures=FailureLimit(),
     )
-    relays = WebSocketRelays(reactor)
+    dialler = Dialler(reactor)
+    access = _access_log(settings, reactor)
+    relays = WebSocketRelays(dialler)
     context = EdgeContext(
-        EdgeSettings(trusted_proxies=TrustedProxies(settings.daemon.trusted_proxies)),
+        EdgeSettings(limits=_limits(settings.daemon), trusted_proxies=TrustedProxies(settings.daemon.trusted_proxies)),
         Sites([_site(server) for server in settings.servers]),
         names,
         verifier,
         servers,
         control,
-        reactor,
+        dialler,
         wall=time.time,
-        websocket_relay=_relay(relays),
+        websocket_relay=relays.relay,
+        access=access,
     )
     listeners = Listeners(
         reactor,
@@ -91,6 +118,22 @@ def assemble(settings: Settings, reactor: Any) -> Daemon:
         relays.close_all,
         reactor,
         settings.daemon.shutdown_timeout,
+        journal,
+        AdminService(
+            settings.daemon.admin,
+            Inspection(
+                servers=servers,
+                settings=settings,
+                endings=endings,
+                minting=Minting(key.sign, time.time),
+                url=public_url,
+                listen=lambda: listeners.urls,
+                clock=reactor,
+            ),
+            reactor,
+            _check,
+            WithRequests(globalLogPublisher, access),
+        ),
     )
 
 
@@ -107,13 +150,30 @@ def impatient(daemon: Daemon, reactor: Any) -> None:
     reactor.addSystemEventTrigger("before", "shutdown", stopping)
 
 
-def _backends(settings: Settings, reactor: Any) -> dict[str, IContainerBackend]:
+def _backends(settings: Settings, reactor: Any, endings: Endings) -> dict[str, IContainerBackend]:
+    """Those that are used, each made with what every backend takes: whose containers they are, and how long they live."""
     plugins = installed()
-    return {name: plugins[name].load()(reactor) for name in {server.backend for server in settings.servers}}
+    names = {server.backend for server in settings.servers}
+    realm = hashlib.sha256(os.fsencode(settings.daemon.state_dir)).hexdigest()[:16]
+    made = {
+        name: plugins[name].load()(reactor, realm=realm, die_with_daemon=settings.daemon.ephemeral) for name in names
+    }
+    for name, backend in made.items():
+        if IPreparedBackend.providedBy(backend):
+            backend.prepare([server.docker or {} for server in settings.servers if server.backend == name])
+    return {name: Witness(backend, endings) for name, backend in made.items()}
 
 
-def _relay(relays: WebSocketRelays) -> Callable[[IWebSocketFront, Handshake, ILease], None]:
-    return relays.relay
+def _check(file: Path | None, app: str | None, cwd: Path) -> Settings:
+    """What these would run here, with this daemon's own environment. Blocks; raises `ConfigError`, `InvalidError`."""
+    return load(
+        file=file,
+        app=None if app is None else describe(app, None, cwd),
+        flags={},
+        cwd=cwd,
+        environ=os.environ,
+        backends=installed(),
+    )
 
 
 def _server(
@@ -123,6 +183,7 @@ def _server(
     everything: Settings,
     reactor: Any,
     public_url: Callable[[ServerSettings], str],
+    journal: JournalService | NoJournalService,
 ) -> ServerService:
     state_dir = everything.daemon.state_dir
 
@@ -141,6 +202,7 @@ def _server(
             port=settings.port,
             ready_path=settings.ready_path,
             reports_ready=settings.reports_ready,
+            options=settings.docker or {},
         )
 
     ids = Ids(
@@ -148,8 +210,26 @@ def _server(
         lambda: ContainerId(f"ct-{secrets.token_urlsafe(16)}"),
         secrets.SystemRandom().random,
     )
-    fleet = Fleet(settings.policy, DeploymentId(f"dp-{secrets.token_urlsafe(8)}"), ids)
-    return ServerService(settings.name, fleet, backend, spec, Minting(key.sign, time.time), reactor)
+    fleet = Fleet(settings.policy, _deployment(settings, key), ids)
+    return ServerService(settings.name, fleet, backend, spec, Minting(key.sign, time.time), reactor, journal)
+
+
+def _deployment(settings: ServerSettings, key: SigningKey) -> DeploymentId:
+    """The same for the same settings and program files: a restart without a change is no new deployment.
+
+    Limits are left out, they hold for containers that run already. The environment may hold secrets, and tokens show this to
+    clients: hence the key.
+    """
+    files = [Path(settings.directory, part) for part in settings.command]
+    program = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.is_file()]
+    running = attrs.evolve(settings, policy=Policy(), hosts=(), allowed_origins=())
+    return DeploymentId(f"dp-{key.fingerprint(repr((attrs.astuple(running), program)))}")
+
+
+def _journal(settings: Settings, reactor: Any, picture: Callable[[], Picture]) -> JournalService | NoJournalService:
+    if settings.daemon.ephemeral:
+        return NoJournalService(settings.daemon.state_dir)
+    return JournalService(settings.daemon.state_dir, reactor, picture)
 
 
 def _site(settings: ServerSettings) -> Site:
@@ -162,12 +242,40 @@ def _site(settings: ServerSettings) -> Site:
         allowed_origins=frozenset(settings.allowed_origins),
         half_close_timeout=settings.half_close_timeout,
         ended_status=settings.ended_status,
-        websocket=settings.websocket,
+        websocket=RelayRules(
+            mode=settings.websocket,
+            max_message_size=settings.max_message_size,
+            ping_interval=settings.ping_interval,
+            ping_timeout=settings.ping_timeout,
+            silent_timeout=settings.silent_timeout,
+        ),
         websocket_refusal=settings.websocket_refusal,
         third_party_frames=settings.third_party_frames,
         insecure_cookie=settings.insecure_cookie,
         response_timeout=settings.response_timeout,
     )
+
+
+def _limits(settings: DaemonSettings) -> EdgeLimits:
+    return EdgeLimits(
+        heads=HeadLimits(
+            target=settings.max_target_size, head=settings.max_head_size, fields=settings.max_head_fields
+        ),
+        connections=settings.max_connections,
+        connections_per_client=settings.max_connections_per_client,
+        head_timeout=settings.head_timeout,
+        keep_alive_timeout=settings.keep_alive_timeout,
+        connect_timeout=settings.connect_timeout,
+        min_body_rate=settings.min_body_rate,
+    )
+
+
+def _access_log(settings: Settings, reactor: Any) -> AccessLog:
+    daemon = settings.daemon
+    if daemon.access_log == "off":
+        return AccessLog(daemon.brand)
+    path = None if daemon.access_log == "-" else Path(daemon.access_log)
+    return AccessLog(daemon.brand, FORMS[daemon.access_log_format](), Lines(path, reactor))
 
 
 def _proxy_tokens(settings: Settings) -> ProxyTokens:
@@ -195,6 +303,7 @@ def make_service(settings: Settings) -> IService:
     from twisted.internet import reactor
 
     monotonic(reactor)
+    accelerate(reactor)
     daemon = assemble(settings, reactor)
     impatient(daemon, reactor)
     return daemon

@@ -26,6 +26,7 @@ class OptionsCase(SynchronousTestCase):
         self.file.write_text(FILE)
         self.stderr, self.stdout = io.StringIO(), io.StringIO()
         self.patch(sys, "stderr", self.stderr)
+        self.patch(sys, "__stderr__", self.stderr)
         self.patch(sys, "stdout", self.stdout)
 
     def options(self, *arguments: str) -> tap.Options:

@@ -30,7 +30,7 @@ end
 function done(summary, latency)
   local errors = summary.errors
   io.write(string.format(
-    '\nJSON {"count": %d, "seconds": %.6f, "p50": %.2f, "p99": %.2f, "bad": %d, "lost": %d, "head": %d}\n',
+    '\nJSON {"count": %d, "seconds": %.6f, "p50": %.2f, "p99": %.2f, "bad": %d, "lost": %d}\n',
     summary.requests, summary.duration / 1e6, latency:percentile(50), latency:percentile(99), errors.status,
-    errors.connect + errors.read + errors.write + errors.timeout, 0))
+    errors.connect + errors.read + errors.write + errors.timeout))
 end

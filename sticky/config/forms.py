@@ -8,13 +8,22 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from sticky.config.kinds import Place
+from sticky.config.kinds import Place, absolute
 from sticky.core.proxy_tokens import is_secret, is_secret_hash, is_token_id
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = rf"(?:{_LABEL})(?:\.(?:{_LABEL}))*"
 _HOST = rf"(?:{_NAME}|\[[0-9a-f:.]+\])"
 _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+
+LOG_TARGET = 'a path, "-" for standard output, or "off"'
+
+
+def log_target(text: str, place: Place) -> str:
+    """Where a log goes: "-", "off", or an absolute path."""
+    if not text or "\0" in text:
+        raise ValueError(text)
+    return text if text in ("-", "off") else str(absolute(text, place))
 
 
 def host_name(text: str, place: Place) -> str:

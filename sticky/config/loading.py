@@ -217,8 +217,9 @@ def _server(
 ) -> ServerSettings:
     values = reading.values
     if declared is None:
-        if values["command"] is None:
+        if values["command"] is None and values["docker"] is None:
             raise reading.wrong("command", 'is missing; give what to run, such as command = ["./server", "{port}"]')
+        values["command"] = values["command"] or ()  # the image's own
         values["directory"] = values["directory"] or base
     else:
         if values["command"] is not None:
@@ -229,6 +230,10 @@ def _server(
     if values["backend"] not in backends:
         known = ", ".join(sorted(backends))
         raise reading.wrong("backend", f"{show(values['backend'])} is not installed; allowed: {known}")
+    if values["backend"] == "docker" and values["docker"] is None:
+        raise reading.wrong("docker", f"is missing; give [servers.{name}.docker] with an image")
+    if values["backend"] != "docker" and values["docker"] is not None:
+        raise reading.wrong("docker", f'is for backend = "docker", and this one is {show(values["backend"])}')
     if not values["directory"].is_dir():
         raise reading.wrong("directory", f"there is no directory {str(values['directory'])!r}")
     values["env"] = {**values["env"], **values.pop("secrets")}

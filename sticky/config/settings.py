@@ -38,6 +38,18 @@ class DaemonSettings:
     workers: int
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...]
     shutdown_timeout: float
+    ephemeral: bool  #: containers die with the daemon, and nothing is kept for the next one
+    access_log: str  #: "-" for standard output, "off", or an absolute path
+    access_log_format: str
+    max_connections: int | None
+    max_connections_per_client: int | None
+    max_head_size: int  #: bytes, as the next but one
+    max_head_fields: int
+    max_target_size: int
+    head_timeout: float
+    keep_alive_timeout: float
+    connect_timeout: float
+    min_body_rate: int  #: bytes a second; 0: no floor
     proxy_tokens: tuple[ProxyTokenSettings, ...]
 
 
@@ -52,6 +64,7 @@ class ServerSettings:
     command: tuple[str, ...]  #: with {placeholders}
     directory: Path  #: containers' working directory
     backend: str
+    docker: Mapping[str, object] | None  #: what the backend "docker" takes as options
     port: int | None  #: where the program listens if it ignores PORT
     ready_path: str | None  #: probed with GET; None: an open port is enough
     reports_ready: bool  #: the program says itself when its enter hooks are done
@@ -65,6 +78,10 @@ class ServerSettings:
     half_close_timeout: float
     response_timeout: float | None
     websocket: str
+    max_message_size: int  #: bytes, of a WebSocket message where they are relayed whole
+    ping_interval: float  #: 0: no pings
+    ping_timeout: float
+    silent_timeout: float | None
     websocket_refusal: str
     ended_status: int
     third_party_frames: bool

@@ -11,7 +11,17 @@ from typing import Any
 import attrs
 
 from sticky.config import commands, listeners
-from sticky.config.forms import host_name, network, origin, public_url, secret, secret_hash, token_id
+from sticky.config.forms import (
+    LOG_TARGET,
+    host_name,
+    log_target,
+    network,
+    origin,
+    public_url,
+    secret,
+    secret_hash,
+    token_id,
+)
 from sticky.config.kinds import (
     Arguments,
     EnvironmentSecrets,
@@ -28,6 +38,7 @@ from sticky.config.kinds import (
     Variables,
     Whole,
 )
+from sticky.config.subtables import Number, SubTable, local_socket, mount, size
 from sticky.core.values import MAX_SESSIONS, Placement, Policy
 
 
@@ -80,8 +91,8 @@ DAEMON = (
             "Where clients connect: Twisted endpoint strings. TLS is an `ssl:` endpoint."),
     Setting("admin", Text(r"unix:.+", "a unix: endpoint string; {state_dir} in it stands for the state directory"),
             "unix:{state_dir}/admin.sock", RESTART,
-            "Where the admin API listens: a socket of mode 0600 that takes only the daemon's own user. This version has no "
-            "admin API yet."),
+            "Where the admin API listens, which the `sticky` command uses: a socket of mode 0600 that takes only the daemon's "
+            "own user and root."),
     Setting("state_dir", FilePath(), None, RESTART,
             "Keys, the development proxy token, sockets and containers' output are kept here.",
             unset="`state` beside the file; with `--app` alone `./state`"),
@@ -91,6 +102,27 @@ DAEMON = (
     Setting("trusted_proxies", _NETWORKS, (), RESTART, "Peers whose `X-Forwarded-*` fields are believed."),
     Setting("shutdown_timeout", Seconds(1, 7200), 45.0, RESTART,
             "Longest time from SIGTERM to the end of the daemon; what still runs then is killed."),
+    Setting("ephemeral", Flag(), False, RESTART,
+            "Whether containers die with the daemon, however it ends, and nothing is kept for the next one."),
+    Setting("access_log", Parsed(log_target, LOG_TARGET), "-", RESTART,
+            "Where a line for each request goes: a file (it may be rotated by renaming), `-` for standard output, which a "
+            "daemonized twistd does not have, or `off`."),
+    Setting("access_log_format", OneOf(("combined", "json")), "combined", RESTART, "How these lines are written."),
+    Setting("max_connections", Whole(1, 1_000_000), None, RESTART,
+            "Clients' connections at most; more wait in the kernel's backlog.", unset="what the limit of open files leaves"),
+    Setting("max_connections_per_client", Whole(1, 1_000_000), None, RESTART,
+            "Connections of one client address at most; more are closed.", unset="half of `max_connections`"),
+    Setting("max_head_size", Whole(1_024, 1_048_576), 65_536, RESTART,
+            "Bytes of a request's or a response's head at most."),
+    Setting("max_head_fields", Whole(8, 10_000), 256, RESTART, "Field lines of a head at most."),
+    Setting("max_target_size", Whole(256, 1_048_576), 16_384, RESTART, "Bytes of a request's method and target at most."),
+    Setting("head_timeout", Seconds(0.1, 3600), 20.0, RESTART, "How long a request's head may take."),
+    Setting("keep_alive_timeout", Seconds(1, 86_400), 75.0, RESTART,
+            "How long a client's connection stays open between two requests."),
+    Setting("connect_timeout", Seconds(0.1, 300), 5.0, RESTART, "How long a connection to a container may take."),
+    Setting("min_body_rate", Whole(0, 1_000_000_000), 0, RESTART,
+            "Bytes a second of a request's body below which a client that could send is cut off, over ten seconds; 0: no "
+            "floor."),
 )
 
 PROXY_TOKEN = (
@@ -107,7 +139,32 @@ PROXY_TOKEN = (
     Setting("servers", ManyOf(Text(r"\*|" + SERVER_NAME.pattern, 'a Server\'s name or "*"'), at_least=1), ("*",), LIVE,
             "The Servers it is valid for."),
     Setting("expires_at", Moment(), None, LIVE, "From then on it is refused.", unset="never"),
-    Setting("admin", Flag(), False, LIVE, "Whether it may use the admin API, which this version does not have yet."),
+    Setting("admin", Flag(), False, LIVE, "Whether it may use the admin API, once that listens on TCP as well."),
+)
+
+DOCKER = (
+    Setting("image", Text(r"[\x21-\x7e]{1,255}", "an image's name or id, such as registry.example.org/game:3"), REQUIRED,
+            DEPLOYMENT, "What the Engine runs. `command` is given to it as `docker run` would; without one the image's own."),
+    Setting("network", OneOf(("publish", "host")), "publish", DEPLOYMENT,
+            "`publish`: a network of its own, and `port` (else 8000) of it is published on 127.0.0.1. `host`: the machine's "
+            "network, without isolation."),
+    Setting("memory", Parsed(size, 'bytes with k, m or g, such as "512m"'), None, DEPLOYMENT,
+            "Memory of a container at most, swap included; what needs more ends (`out_of_memory`).", unset="no limit"),
+    Setting("cpus", Number(0.01, 1024), None, DEPLOYMENT, "Processors' time of a container at most.", unset="no limit"),
+    Setting("pids", Whole(1, 1_000_000), None, DEPLOYMENT, "Processes and threads of a container at most.",
+            unset="no limit"),
+    Setting("user", Text(r"[A-Za-z0-9_.:-]{1,128}", "a user, or user:group, by name or number"), None, DEPLOYMENT,
+            "Who the program runs as.", unset="the image's own"),
+    Setting("workdir", Text(r"/[^\0]*", "an absolute path in the container"), None, DEPLOYMENT,
+            "The program's working directory.", unset="the image's own"),
+    Setting("read_only", Flag(), False, DEPLOYMENT, "Nothing can be written but to mounts and a /tmp in memory."),
+    Setting("mounts", ManyOf(Parsed(mount, '"source:/target" or "source:/target:ro", the source a path or a volume')), (),
+            DEPLOYMENT, "What of the machine a container sees."),
+    Setting("init", Flag(), True, DEPLOYMENT,
+            "The Engine's small init runs as first process, so that SIGTERM ends programs that do not handle it."),
+    Setting("pull", Flag(), False, DEPLOYMENT, "An image that the Engine does not have is pulled when it is needed."),
+    Setting("socket", Parsed(local_socket, "the path of a Unix socket"), "/var/run/docker.sock", DEPLOYMENT,
+            "Where the Engine listens; of Podman /run/podman/podman.sock."),
 )
 
 SERVER = (
@@ -122,6 +179,8 @@ SERVER = (
             unset="the folder of the file; of an app the folder it was started from"),
     Setting("backend", Text(r"[a-z0-9_-]{1,32}", "the name of an installed container backend"), "process", DEPLOYMENT,
             "How containers are run."),
+    Setting("docker", SubTable(DOCKER, REQUIRED, "a table with an image, such as { image = \"game:3\" }"), None, DEPLOYMENT,
+            "For `backend = \"docker\"`; see the table below.", unset="none"),
     Setting("port", Whole(1, 65535), None, DEPLOYMENT,
             "Where the program listens if it takes neither `{port}` nor `PORT`. Then only one copy can run.",
             unset="each copy gets its own"),
@@ -175,7 +234,16 @@ SERVER = (
     Setting("session_wait_timeout", Seconds(1, 3600), 60.0, LIVE,
             "How long a request of a `serial` Server waits its turn."),
     Setting("websocket", OneOf(("frames", "messages")), "frames", LIVE,
-            "WebSockets are relayed frame by frame, or as whole messages."),
+            "WebSockets are relayed frame by frame, or as whole messages that are checked: UTF-8, `max_message_size`."),
+    Setting("max_message_size", Whole(1, 1 << 30), 1 << 24, LIVE,
+            "Bytes of a WebSocket message, decompressed, where `websocket` is `messages`; a larger one closes both sides "
+            "with 1009."),
+    Setting("ping_interval", Seconds(0, 86_400), 30.0, LIVE, "How often a WebSocket's client is pinged; 0 for never."),
+    Setting("ping_timeout", Seconds(1, 3600), 20.0, LIVE,
+            "How long a pinged client may give no sign of life; then its WebSocket is cut."),
+    Setting("silent_timeout", Seconds(1, _MONTH), None, LIVE,
+            "A WebSocket without a data frame for this long (a quarter more at most) no longer keeps its session from being "
+            "idle; its next data frame counts again.", unset="each open WebSocket does"),
     Setting("websocket_refusal", OneOf(("close", "http")), "close", LIVE,
             "How a browser's handshake for an ended session is refused: accepted and closed with a code, or by HTTP."),
     Setting("ended_status", OneOf((410, 401)), 410, LIVE, "The HTTP status for an ended session."),
@@ -189,4 +257,4 @@ SERVER = (
 # fmt: on
 
 #: Settings that are known but not there yet, so that an error can say so instead of "unknown".
-COMING = frozenset({"cpu", "memory", "silent_timeout", "user", "max_message_size", "public_names"})
+COMING = frozenset({"cpu", "memory", "user", "public_names"})

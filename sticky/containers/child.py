@@ -1,39 +1,39 @@
-"""One child process as a container: its states, from the first report to the last stray. Must not know how it is launched."""
+"""One process as a container: its states, from the first report to the last stray. Must not know how it is launched or found."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Protocol
 
-from twisted.internet.error import ProcessExitedAlready, ProcessTerminated
-from twisted.internet.interfaces import IDelayedCall, IProcessTransport
-from twisted.internet.protocol import ProcessProtocol
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from sticky.containers import endings, logs
+from sticky.containers import endings, killing, logs
+from sticky.containers.census import boot_id, look
 from sticky.containers.knocking import IProbeReactor, Knocker, http_status
-from sticky.containers.ownership import members, owns_listener
+from sticky.containers.ownership import group_members, members, owns_listener
+from sticky.containers.place import Place
 from sticky.containers.readiness import Readiness
-from sticky.containers.spawn import REPORT_FD
 from sticky.errors import IllegalEvent
 from sticky.isticky import Address, ContainerSpec, Exit, IContainer, IContainerListener
 
 READY_REPORT = b"ready"  #: the line that a program with `reports_ready` writes
-_LONGEST_REPORT = 256  # bytes
+READY_FILE = "ready"  #: what such a program leaves in its scratch folder besides, for a daemon that comes later
 _SWEEP_EVERY = 0.002  # seconds; doubles up to the next
 _SWEEP_AT_MOST_EVERY = 0.1
-_SWEEP_FOR = 2.0  # seconds after which an exit is reported although something is left (a process stuck in the kernel)
+_GRACE = 1.0  # seconds that what the main process left has between SIGTERM and SIGKILL
+_SWEEP_FOR = 3.0  # seconds after which an exit is reported although something is left (a process stuck in the kernel)
 
 
 class State(Enum):
     STARTING = "starting"  # launched, or about to be; not ready
     READY = "ready"  # said so to the listener
-    SWEEPING = "sweeping"  # the main process has exited; what is left of the container is being killed
+    SWEEPING = "sweeping"  # the main process has exited; what is left of the container is being ended
     GONE = "gone"  # said so to the listener
 
 
@@ -53,29 +53,51 @@ TRANSITIONS = {
 }
 
 
+class Hold(Protocol):
+    """How a container holds its main process: as its parent (`Reports`), or as a stranger (`Stranger`)."""
+
+    def running(self) -> bool: ...
+
+    def send(self, number: signal.Signals) -> None: ...
+
+    def close_report(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
 class Household(Protocol):
-    """What a child tells the backend that launched it."""
+    """What a child tells the backend that runs it."""
 
     def answered(self, child: Child, address: Address) -> None: ...
 
     def port_problem(self, child: Child) -> str | None: ...
+
+    def out_of_memory(self, child: Child) -> bool: ...
 
     def gone(self, child: Child) -> None: ...
 
 
 @implementer(IContainer)
 class Child:
-    """An `IContainer`. The backend launches it with `expect` and `protocol`, or ends it with `refuse`."""
+    """An `IContainer`. The backend launches it after `expect`, or takes it over with `adopt`, or ends it with `refuse`."""
 
     def __init__(
-        self, spec: ContainerSpec, listener: IContainerListener, reactor: IProbeReactor, household: Household
+        self,
+        spec: ContainerSpec,
+        listener: IContainerListener,
+        reactor: IProbeReactor,
+        household: Household,
+        realm: str = "",
     ) -> None:
         self.id = spec.container
         self.spec = spec
-        self.protocol = _Reports(self)
+        self.realm = realm
+        self.candidates: tuple[Address, ...] = ()  #: where it may listen, the preferred one first
         self.port: int | None = None  #: the one we gave it
         self.scratch_is_ours = False  #: we made the folder, so we remove it
         self.pid: int | None = None  #: also its session and process group; kept after its exit, to find what it left
+        self._started: int | None = None  # clock ticks after boot
+        self._hold: Hold | None = None
         self._listener = listener
         self._reactor = reactor
         self._household = household
@@ -83,6 +105,9 @@ class Child:
         self._knocker = Knocker()
         self._readiness: Readiness | None = None
         self._was_ready = False
+        self._adopted = False
+        self._asked = False  # by SIGTERM
+        self._killed = False  # by us, so that nothing of it is given time
         self._failure: str | None = None  # why it is not to be; takes the place of how it ended
         self._status: int | None = None
         self._signal: int | None = None
@@ -97,6 +122,13 @@ class Child:
     def state(self) -> State:
         return self._state
 
+    @property
+    def place(self) -> Mapping[str, object]:
+        """See `IContainer`."""
+        if self.pid is None or self._started is None or self.port is None:
+            return {}
+        return Place(boot_id(), self.pid, self._started, self.port, self.candidates, self.scratch_is_ours).document()
+
     def same_program(self, spec: ContainerSpec) -> bool:
         """Whether this is another copy of what the spec runs."""
         return (self.spec.server, self.spec.deployment) == (spec.server, spec.deployment)
@@ -105,28 +137,39 @@ class Child:
 
     def terminate(self) -> None:
         """See `IContainer`."""
+        self._asked = True
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
         """See `IContainer`. Reaches also what left the process group, as far as it can be found."""
-        if self._state in (State.STARTING, State.READY) and self.pid is not None:
-            self._send(signal.SIGKILL)
-            self._kill_strays()
+        if self._state is State.GONE or self.pid is None:
+            return
+        self._killed = True
+        self._send(signal.SIGKILL)
+        killing.kill(self._left())
 
     # --- from the backend
 
-    def expect(self, candidates: Sequence[Address]) -> None:
-        """It is being launched and may listen on one of these, the preferred one first."""
-        path = self.spec.ready_path
+    def expect(self, candidates: Sequence[Address], hold: Hold) -> None:
+        """It is being launched, to be held by this, and may listen on one of these, the preferred one first."""
         self._report_open = True
-        self._readiness = Readiness(
-            self._reactor,
-            candidates,
-            self._knocker.knock,
-            self._owns,
-            None if path is None else lambda address: http_status(self._reactor, address, path),
-            self._answered,
+        self._hold = hold
+        self._prepare(candidates, self._knocker.knock)
+
+    def adopt(self, hold: Hold, place: Place, address: Address | None) -> None:
+        """An earlier daemon launched it. It was ready on the address, or is not known to be. Tells nothing from within."""
+        self._hold, self._adopted = hold, True
+        self.pid, self._started = place.pid, place.started
+        self.port, self.scratch_is_ours, self.candidates = place.port, place.scratch_is_ours, place.candidates
+        if address is not None:
+            self._step(Input.ANSWERED)
+            self._was_ready = True
+            return
+        marker = self.spec.scratch / READY_FILE
+        self._prepare(
+            place.candidates, self._knocker.knock if not self.spec.reports_ready else self._knock_after(marker)
         )
+        self._timer = self._reactor.callLater(0, self._watch)
 
     def refuse(self, problem: str) -> None:
         """It was not launched. The listener hears of it later, never from within."""
@@ -147,11 +190,22 @@ class Child:
             self._readiness.stop()
         self._knocker.close()
 
+    def leave(self) -> None:
+        """The daemon goes and the container may stay: look at nothing any more. Our own children are still reaped."""
+        self.unwatch()
+        if self._adopted and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._hold is not None:
+            self._hold.release()
+
     # --- from the reports
 
     def launched(self, pid: int | None) -> None:
         """The launcher runs."""
         self.pid = pid
+        process = None if pid is None else look(pid)
+        self._started = None if process is None else process.started
 
     def reported(self, line: bytes) -> None:
         """A line on the report pipe: the launcher's, or the program's own."""
@@ -161,7 +215,7 @@ class Child:
                 rest[0].decode("ascii", "replace"), int(rest[1]), self.spec.command[0], self.spec.directory
             )
         elif word == READY_REPORT and self.spec.reports_ready:
-            self.protocol.close_report()
+            self._close_report()
             self._watch()
 
     def report_closed(self) -> None:
@@ -171,12 +225,13 @@ class Child:
             self._watch()
 
     def exited(self, status: int | None, number: int | None) -> None:
-        """The main process exited; it is reaped."""
+        """The main process exited; if it was our child, it is reaped. Both None: nobody could tell us how."""
         self._status, self._signal = status, number
+        self._stop_timer()
         self.unwatch()
         self._step(Input.EXITED)
         # Not from within: this may still be `spawn`, and the last words may still be in the pipe.
-        self._timer = self._reactor.callLater(0, self._sweep, self._reactor.seconds() + _SWEEP_FOR, _SWEEP_EVERY)
+        self._timer = self._reactor.callLater(0, self._sweep, self._reactor.seconds(), _SWEEP_EVERY, self._told())
 
     # --- inside
 
@@ -185,12 +240,33 @@ class Child:
             raise IllegalEvent(f"container {self.id} is {self._state.value}, it cannot be {event.value}")
         self._state = TRANSITIONS[self._state, event]
 
+    def _stop_timer(self) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+
+    def _prepare(self, candidates: Sequence[Address], knock: Callable[[Address], bool]) -> None:
+        path = self.spec.ready_path
+        self.candidates = tuple(candidates)
+        self._readiness = Readiness(
+            self._reactor,
+            self.candidates,
+            knock,
+            self._owns,
+            None if path is None else lambda address: http_status(self._reactor, address, path),
+            self._answered,
+        )
+
+    def _knock_after(self, marker: Path) -> Callable[[Address], bool]:
+        return lambda address: marker.exists() and self._knocker.knock(address)
+
     def _watch(self) -> None:
+        self._timer = None
         if self._state is State.STARTING and self._failure is None and self._readiness is not None:
             self._readiness.start()
 
     def _owns(self, address: Address) -> bool:
-        return self.pid is not None and owns_listener(self.id, self.pid, address)
+        return self.pid is not None and owns_listener(self.id, self.pid, address, self.realm)
 
     def _answered(self, address: Address) -> None:
         self._step(Input.ANSWERED)
@@ -199,103 +275,69 @@ class Child:
         self._household.answered(self, address)
         self._listener.ready(self.id, address)
 
-    def _sweep(self, deadline: float, wait: float) -> None:
-        left = self._kill_strays()
-        if (left or self._report_open) and self._reactor.seconds() < deadline:
+    def _told(self) -> set[int]:
+        """Those of the group that our SIGTERM has reached before the main process exited."""
+        return set(group_members(self.pid)) if self._asked and self.pid is not None else set()
+
+    def _sweep(self, since: float, wait: float, told: set[int]) -> None:
+        """What the main process left is asked to end, then killed; at once if it was we who killed the container."""
+        waited = self._reactor.seconds() - since
+        left = self._left()
+        if self._killed or waited >= _GRACE:
+            killing.kill(left)
+        else:
+            killing.kill(set(left) - told, signal.SIGTERM)
+            told |= set(left)
+        if (left or self._report_open) and waited < _SWEEP_FOR:
             again = min(wait * 2, _SWEEP_AT_MOST_EVERY)
-            self._timer = self._reactor.callLater(wait, self._sweep, deadline, again)
+            self._timer = self._reactor.callLater(wait, self._sweep, since, again, told)
             return
         if left:
             self._log.warn("Container {container} left processes behind: {pids}", container=self.id, pids=left)
-        self.protocol.close_report()
+        self._close_report()
         self._end(Input.SWEPT)
 
     def _end(self, event: Input) -> None:
         self._timer = None
-        ran = event is Input.SWEPT
-        detail = "exited" if self._signal is None else "killed"
-        message = endings.ended(self._status, self._signal, self._was_ready)
-        if self._failure is not None:
-            detail, message = "failed", self._failure
-        elif not self._was_ready:
-            problem = self._household.port_problem(self)
-            message = message if problem is None else f"{message}; {problem}"
-        failed = self._failure is not None
+        outcome = self._outcome(ran=event is Input.SWEPT)
         self._step(event)
-        outcome = Exit(
-            detail=detail,
-            status=None if failed else self._status,
-            signal=None if failed else self._signal,
-            last_lines=logs.last_lines(self.spec.log) if ran else (),
-            message=message,
-        )
         self._household.gone(self)
         self._listener.exited(self.id, outcome)
 
+    def _outcome(self, ran: bool) -> Exit:
+        lines = logs.last_lines(self.spec.log) if ran else ()
+        if self._failure is not None:
+            return Exit("failed", None, None, lines, self._failure)
+        unexplained = self._signal == signal.SIGKILL or (self._adopted and self._signal is None)
+        if unexplained and not self._killed and self._household.out_of_memory(self):
+            return Exit("out_of_memory", self._status, self._signal, lines, endings.out_of_memory(self._was_ready))
+        detail = "exited" if self._signal is None else "killed"
+        message = endings.ended(self._status, self._signal, self._was_ready)
+        problem = None if self._was_ready else self._household.port_problem(self)
+        if problem is not None:
+            message = f"{message}; {problem}"
+        return Exit(detail, self._status, self._signal, lines, message)
+
+    def _close_report(self) -> None:
+        if self._hold is not None:
+            self._hold.close_report()
+
     def _send(self, number: signal.Signals) -> None:
         """To the process group; before the launcher has made it one, to the process. A gone container is a no-op."""
-        if self._state not in (State.STARTING, State.READY) or self.pid is None:
+        if self._state not in (State.STARTING, State.READY) or self.pid is None or self._hold is None:
             return
+        if not self._hold.running():
+            return  # we are about to hear of its exit, and its number may be a stranger's
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
-            self.protocol.send(number)
+            self._hold.send(number)
         except PermissionError:
             self._log.warn("May not signal container {container}", container=self.id)
 
-    def _kill_strays(self) -> list[int]:
-        """SIGKILL to whatever of the container lives; returns what was found."""
+    def _left(self) -> list[int]:
+        """Whatever of the container lives."""
         if self.pid is None:
             return []
-        found = members(self.id, self.pid, leader_exited=self._state is State.SWEEPING)
-        for pid in found:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass  # it went by itself, or it is another user's (a setuid program)
-        return found
-
-
-class _Reports(ProcessProtocol):
-    """Twisted's events of the process, and lines on the report pipe."""
-
-    transport: IProcessTransport | None
-
-    def __init__(self, child: Child) -> None:
-        self._child = child
-        self._received = b""
-
-    def connectionMade(self) -> None:
-        assert self.transport is not None
-        self._child.launched(self.transport.pid)
-
-    def childDataReceived(self, childFD: int, data: bytes) -> None:
-        self._received += data
-        *lines, self._received = self._received.split(b"\n")
-        for line in lines:
-            self._child.reported(line)
-        if len(self._received) > _LONGEST_REPORT:
-            self.close_report()
-
-    def childConnectionLost(self, childFD: int) -> None:
-        self._child.report_closed()
-
-    def processExited(self, reason: Failure) -> None:
-        value = reason.value
-        if isinstance(value, ProcessTerminated):
-            self._child.exited(value.exitCode if value.signal is None else None, value.signal)
-        else:
-            self._child.exited(0, None)
-
-    def close_report(self) -> None:
-        """Give our end of the report pipe back. Again: nothing happens."""
-        if self.transport is not None:
-            self.transport.closeChildFD(REPORT_FD)
-
-    def send(self, number: signal.Signals) -> None:
-        """A signal to the main process alone."""
-        try:
-            if self.transport is not None:
-                self.transport.signalProcess(int(number))
-        except ProcessExitedAlready:
-            pass
+        exited = self._state is State.SWEEPING or self._hold is None or not self._hold.running()
+        return members(self.id, self.pid, self.realm, leader_exited=exited)

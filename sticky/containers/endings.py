@@ -28,8 +28,10 @@ def cannot_start(step: str, number: int, command: str, directory: Path) -> str:
 
 
 def ended(status: int | None, number: int | None, was_ready: bool) -> str:
-    """How the program ended by itself or by a signal."""
+    """How the program ended by itself or by a signal; both None where only its parent is told."""
     when = "" if was_ready else " before it was ready"
+    if number is None and status is None:
+        return f"ended{when}; its exit status is not known to a daemon that took it over from an earlier one"
     if number is None:
         return f"exited with status {status}{when}"
     try:
@@ -37,6 +39,11 @@ def ended(status: int | None, number: int | None, was_ready: bool) -> str:
     except ValueError:
         name = f"signal {number}"
     return f"ended by {name}{when}"
+
+
+def out_of_memory(was_ready: bool) -> str:
+    """The kernel's doing."""
+    return f"killed by the kernel{'' if was_ready else ' before it was ready'}: out of memory"
 
 
 def only_one_copy(spec: ContainerSpec, port: int, holder: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from sticky.isticky import ContainerSpec
 
@@ -13,15 +14,36 @@ PLACEHOLDERS = frozenset({"port", "host", "socket", "container_id", "url"})
 INHERITED = frozenset({"PATH", "HOME", "LANG", "TZ", "TMPDIR"})
 
 #: What a spec's own `env` cannot replace: readiness and the search for strays rely on it.
-FIXED = frozenset({"PORT", "STICKY_PORT", "STICKY_HOST", "STICKY_CONTAINER_ID", "STICKY_READY_FD"})
+FIXED = frozenset(
+    {
+        "PORT",
+        "STICKY_PORT",
+        "STICKY_HOST",
+        "STICKY_CONTAINER_ID",
+        "STICKY_STATE",
+        "STICKY_READY_FD",
+        "STICKY_READY_FILE",
+    }
+)
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"  #: where the daemon itself has no PATH, so that a lookup means something
 
 _BRACES = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
 
-def environment(spec: ContainerSpec, port: int, ready_fd: int | None, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a container. `ready_fd`: where its runtime reports, if it does."""
+def environment(
+    spec: ContainerSpec,
+    port: int,
+    ready_fd: int | None,
+    inherited: Mapping[str, str],
+    *,
+    realm: str = "",
+    ready_file: Path | None = None,
+) -> dict[str, str]:
+    """The whole environment of a container. `ready_fd`, `ready_file`: where its runtime reports, if it does.
+
+    `realm`: the mark of the state directory that it belongs to, if it has one.
+    """
     result = {name: value for name, value in inherited.items() if name in INHERITED or name.startswith("LC_")}
     result.setdefault("PATH", DEFAULT_PATH)
     ours = {
@@ -38,6 +60,10 @@ def environment(spec: ContainerSpec, port: int, ready_fd: int | None, inherited:
     }
     if ready_fd is not None:
         ours["STICKY_READY_FD"] = str(ready_fd)
+    if ready_file is not None:
+        ours["STICKY_READY_FILE"] = str(ready_file)
+    if realm:
+        ours["STICKY_STATE"] = realm
     result.update(ours)
     result.update({name: value for name, value in spec.env.items() if name not in FIXED})
     return result

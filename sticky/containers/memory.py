@@ -1,13 +1,15 @@
 """Containers that exist only in memory: the verified fake for tests of whatever drives a backend. Must not start anything.
 
 It passes the same conformance suite as the real backends. A test, or the backend's `program`, says what a container does.
+Containers live on a `Machine`: a second backend on it is the next daemon, which can adopt what a `crash` of the first left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 
+import attrs
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
@@ -54,15 +56,24 @@ class MemoryContainer:
         self.state = State.STARTING
         self.signals: list[str] = []
         self.ignores_term = False
-        self._backend = backend
-        self._listener = listener
+        self._backend: MemoryBackend | None = backend
+        self._listener: IContainerListener | None = listener
+        self._clock = backend.clock
+        self._machine = backend.machine
+        self._place: Mapping[str, object] = {"number": port}
+
+    @property
+    def place(self) -> Mapping[str, object]:
+        """See `IContainer`."""
+        return self._place
 
     def make_ready(self, address: Address | None = None) -> None:
-        """It answers, on its own address if none is given. The listener hears of it at once."""
+        """It answers, on its own address if none is given. The listener hears of it at once, if there is one."""
         self._go(State.READY)
         if address is not None:
             self.address = address
-        self._listener.ready(self.id, self.address)
+        if self._listener is not None:
+            self._listener.ready(self.id, self.address)
 
     def make_exit(
         self,
@@ -72,7 +83,7 @@ class MemoryContainer:
         message: str = "",
         last_lines: tuple[str, ...] = (),
     ) -> None:
-        """It ends by itself. The listener hears of it at once."""
+        """It ends by itself. The listener hears of it at once, if there is one."""
         self._go(State.ENDING)
         self._gone(Exit(detail, status, signal, last_lines, message or f"{detail} with status {status}"))
 
@@ -87,7 +98,26 @@ class MemoryContainer:
     def end_soon(self, outcome: Exit) -> None:
         """Its end is decided now; the listener hears of it in the reactor's next turn."""
         self._go(State.ENDING)
-        self._backend.clock.callLater(0, self._gone, outcome)
+        self._clock.callLater(0, self._gone, outcome)
+
+    def refuse(self, problem: str) -> None:
+        """It never runs; the listener hears of it in the reactor's next turn."""
+        self._place = {}
+        self.end_soon(Exit("failed", None, None, (), problem))
+
+    def leave(self) -> None:
+        """Its daemon died: it goes on, and nobody hears of it."""
+        self._backend = self._listener = None
+
+    def join(self, backend: MemoryBackend, listener: IContainerListener, known_ready: bool) -> None:
+        """The next daemon takes it over."""
+        self._backend, self._listener = backend, listener
+        if self.state is State.READY and not known_ready:
+            self._clock.callLater(0, self._say_ready, listener)
+
+    def _say_ready(self, listener: IContainerListener) -> None:
+        if self.state is State.READY and self._listener is listener:
+            listener.ready(self.id, self.address)
 
     def _signalled(self, name: str, number: int, obeyed: bool) -> None:
         if self.state not in (State.STARTING, State.READY):
@@ -98,8 +128,11 @@ class MemoryContainer:
 
     def _gone(self, outcome: Exit) -> None:
         self._go(State.GONE)
-        self._backend.containers.pop(self.id, None)
-        self._listener.exited(self.id, outcome)
+        self._machine.containers.pop(self.id, None)
+        if self._backend is not None:
+            self._backend.containers.pop(self.id, None)
+        if self._listener is not None:
+            self._listener.exited(self.id, outcome)
 
     def _go(self, state: State) -> None:
         if state not in TRANSITIONS[self.state]:
@@ -107,19 +140,33 @@ class MemoryContainer:
         self.state = state
 
 
+@attrs.define(eq=False)
+class Machine:
+    """Where containers are, whoever looks after them."""
+
+    containers: dict[ContainerId, MemoryContainer] = attrs.field(factory=dict)  #: those that are not gone
+    started: int = 0  #: how many there ever were
+
+
 @implementer(IContainerBackend)
 class MemoryBackend:
     """An `IContainerBackend` in memory.
 
     `refusal`: while set, whatever is spawned fails with this message. `program`: called in the reactor's next turn with
-    each container that was spawned meanwhile, to play it.
+    each container that was spawned meanwhile, to play it. `machine`: where containers live, its own if none is given.
     """
 
     name = "memory"
 
-    def __init__(self, clock: IReactorTime, program: Callable[[MemoryContainer], None] | None = None) -> None:
+    def __init__(
+        self,
+        clock: IReactorTime,
+        program: Callable[[MemoryContainer], None] | None = None,
+        machine: Machine | None = None,
+    ) -> None:
         self.clock = clock
         self.program = program
+        self.machine = Machine() if machine is None else machine
         self.refusal: str | None = None
         self.spawned: list[MemoryContainer] = []  #: all there ever were, in order
         self.containers: dict[ContainerId, MemoryContainer] = {}  #: those that are not gone
@@ -127,14 +174,47 @@ class MemoryBackend:
 
     def spawn(self, spec: ContainerSpec, listener: object) -> MemoryContainer:
         """See `IContainerBackend.spawn`."""
-        container = MemoryContainer(self, spec, IContainerListener(listener), _FIRST_PORT + len(self.spawned))
+        container = MemoryContainer(self, spec, IContainerListener(listener), _FIRST_PORT + self.machine.started)
+        self.machine.started += 1
+        self.machine.containers[spec.container] = container
         self.spawned.append(container)
         self.containers[spec.container] = container
         if self.refusal is not None:
-            container.end_soon(Exit("failed", None, None, (), self.refusal))
+            container.refuse(self.refusal)
         elif self.program is not None:
             self.clock.callLater(0, self._play, self.program, container)
         return container
+
+    def adopt(
+        self, spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener
+    ) -> MemoryContainer | None:
+        """See `IContainerBackend.adopt`. Raises `IllegalEvent` for an id that this backend runs already."""
+        if spec.container in self.containers:
+            raise IllegalEvent(f"container {spec.container} runs already")
+        container = self.machine.containers.get(spec.container)
+        if container is None:
+            return None
+        if container.state is State.ENDING or container.place != place:
+            container.kill()
+            return None
+        self.containers[spec.container] = container
+        container.join(self, IContainerListener(listener), address is not None)
+        return container
+
+    def orphans(self, known: Collection[ContainerId]) -> frozenset[ContainerId]:
+        """As `ProcessBackend.orphans`."""
+        found = [
+            each for each in self.machine.containers.values() if each.id not in self.containers and each.id not in known
+        ]
+        for container in found:
+            container.kill()
+        return frozenset(container.id for container in found)
+
+    def crash(self) -> None:
+        """The daemon dies: nothing is heard here any more, and its containers go on."""
+        for container in self.containers.values():
+            container.leave()
+        self.containers.clear()
 
     def stop(self) -> Deferred[None]:
         """See `IContainerBackend.stop`."""

@@ -1,20 +1,41 @@
 """Which processes belong to a container, and whose socket listens: read from /proc. Must not signal or change anything.
 
-A container's processes are those of its session or process group, their descendants, and whoever carries its id in the
-environment (a program that put itself into the background keeps that). Zombies do not count.
+A container's processes are those of its session or process group, their descendants, and whoever carries its marks in the
+environment (a program that put itself into the background keeps those). Zombies do not count.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Mapping
+from pathlib import Path
 
+from sticky.containers.census import Census, environ
 from sticky.containers.listeners import tcp_listeners, unix_listeners
 from sticky.core.values import ContainerId
 from sticky.isticky import Address, TCPAddress
 
+CONTAINER_MARK, REALM_MARK = "STICKY_CONTAINER_ID", "STICKY_STATE"  #: variables that every container's environment has
 
-def owns_listener(container: ContainerId, leader: int, address: Address) -> bool:
+
+def realm_of(state_dir: Path) -> str:
+    """The mark of the containers of one state directory: the same for every daemon on it, another one for any other.
+
+    By device and inode besides the path, so that the same path in two mount namespaces makes two realms. Raises OSError.
+    """
+    where = state_dir.resolve()
+    status = where.stat()
+    return hashlib.sha256(f"{status.st_dev}:{status.st_ino}:{where}".encode()).hexdigest()[:16]
+
+
+def marks(container: ContainerId, realm: str) -> frozenset[bytes]:
+    """What the environment of each process of a container holds. An empty realm is none."""
+    found = {f"{CONTAINER_MARK}={container}"} | ({f"{REALM_MARK}={realm}"} if realm else set())
+    return frozenset(mark.encode() for mark in found)
+
+
+def owns_listener(container: ContainerId, leader: int, address: Address, realm: str = "") -> bool:
     """Whether everything that takes connections on the address belongs to the container.
 
     Everything: with SO_REUSEPORT a foreign server can share a port, and would get part of the container's requests.
@@ -25,7 +46,7 @@ def owns_listener(container: ContainerId, leader: int, address: Address) -> bool
     foreign -= sockets(leader)  # the usual case, without a look at every process of the machine
     if not foreign:
         return True
-    for pid in members(container, leader):
+    for pid in members(container, leader, realm):
         foreign -= sockets(pid)
         if not foreign:
             return True
@@ -61,60 +82,65 @@ def sockets(pid: int) -> set[int]:
     return found
 
 
-def members(container: ContainerId, leader: int, *, leader_exited: bool = False) -> list[int]:
+def members(container: ContainerId, leader: int, realm: str = "", *, leader_exited: bool = False) -> list[int]:
     """The living processes of a container, ourselves excepted.
 
     `leader_exited`: the main process was reaped, so that a process with its number is a stranger.
     """
-    parents: dict[int, int] = {}
-    found: set[int] = set()
-    for pid, parent, group, session in _processes():
-        parents[pid] = parent
-        if leader in (group, session) or (pid == leader and not leader_exited):
-            found.add(pid)
-    found.discard(leader if leader_exited else 0)
-    others = {pid for pid in parents if pid not in found}
-    mark = f"STICKY_CONTAINER_ID={container}".encode()
-    for pid in others:
-        if (not leader_exited and _descends(pid, leader, parents)) or mark in _read(f"/proc/{pid}/environ").split(
-            b"\0"
-        ):
-            found.add(pid)
+    census = Census.take()
+    found = census.led_by(leader) | ({leader} & census.processes.keys())
+    if leader_exited:
+        found.discard(leader)
+    found |= census.descendants(found)
+    wanted = marks(container, realm)
+    found |= {pid for pid in census.processes.keys() - found if wanted <= environ(pid)}
     found.discard(os.getpid())
     return sorted(found)
 
 
-def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
-    steps = 0
-    while pid > 1 and steps < len(parents):  # the listing is no snapshot: a reused pid could close a circle
-        pid = parents.get(pid, 0)
-        steps += 1
-        if pid == ancestor:
-            return True
-    return False
+def carriers(container: ContainerId, realm: str) -> set[int]:
+    """The living processes with the marks of a container whose main process is unknown, and what they started."""
+    census = Census.take()
+    wanted = marks(container, realm)
+    found = {pid for pid in census.processes if wanted <= environ(pid)}
+    return (found | census.descendants(found)) - _family(census)
 
 
-def _processes() -> Iterator[tuple[int, int, int, int]]:
-    """Process, parent, process group and session of everything that is alive."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            # The command's name, in brackets, may itself hold brackets and spaces (proc_pid_stat(5)).
-            fields = _read(f"/proc/{name}/stat").rpartition(b") ")[2].split(b" ", 4)
-            if len(fields) == 5 and fields[0] not in (b"Z", b"X"):
-                yield int(name), int(fields[1]), int(fields[2]), int(fields[3])
+def _family(census: Census) -> set[int]:
+    """Ourselves, who started us, and what we started: a daemon may itself run in somebody's container."""
+    us = os.getpid()
+    return {us} | census.ancestors(us) | census.descendants({us})
 
 
-def _read(path: str) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        chunks = []
-        while chunk := os.read(descriptor, 262_144):
-            chunks.append(chunk)
-        return b"".join(chunks)
-    except OSError:
-        return b""  # the process went away meanwhile
-    finally:
-        os.close(descriptor)
+def group_members(group: int) -> set[int]:
+    """The living processes of one process group."""
+    return {process.pid for process in Census.take().processes.values() if process.group == group}
+
+
+def orphans(realm: str, known: Collection[ContainerId]) -> Mapping[ContainerId, set[int]]:
+    """The living processes of the realm's containers that are not known: those with the marks, and what these lead or started."""
+    if not realm:
+        return {}
+    census = Census.take()
+    family = _family(census)
+    found: dict[ContainerId, set[int]] = {}
+    taken = set(family)
+    kept = {name.encode() for name in known}
+    for pid in census.processes.keys() - family:
+        container = _marked(pid, realm)
+        if container is not None and container not in kept:
+            found.setdefault(ContainerId(container.decode("utf-8", "replace")), set()).add(pid)
+        if container is not None:
+            taken.add(pid)
+    for pids in found.values():
+        led = set[int]().union(*(census.led_by(pid) for pid in pids))
+        pids |= (led | census.descendants(pids | led)) - taken
+    return found
+
+
+def _marked(pid: int, realm: str) -> bytes | None:
+    lines = environ(pid)
+    if f"{REALM_MARK}={realm}".encode() not in lines:
+        return None
+    prefix = f"{CONTAINER_MARK}=".encode()
+    return next((line[len(prefix) :] for line in lines if line.startswith(prefix)), None)

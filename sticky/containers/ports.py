@@ -85,6 +85,10 @@ class Ports:
                 return port
         raise NoFreePort(self._first, self._last)
 
+    def reserve(self, port: int) -> None:
+        """A container that an earlier daemon started has this port, in or outside of the range: it is not handed out."""
+        self._used.add(port)
+
     def release(self, port: int) -> None:
         """The port's container is gone. Releasing a port that is not handed out does nothing."""
         self._used.discard(port)

@@ -1,29 +1,31 @@
 """Containers as local child processes: the "process" backend. Must not know sessions, nor decide when a container ends.
 
-A child gets its own session and process group by `spawn.py`, which also reports why a program cannot be started. Its state
-is driven by `processExited`: `processEnded` waits for whoever else holds the report pipe.
+The state of a child is driven by `processExited`: `processEnded` waits for whoever else holds the report pipe. One that an
+earlier daemon left behind is taken over as `adopted.py` says.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorProcess
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from sticky.containers import endings, logs
+from sticky.containers import adopted, endings, logs
+from sticky.containers.adopted import IWatchingReactor, Stranger
 from sticky.containers.child import Child
-from sticky.containers.environment import environment, filled, placeholders
+from sticky.containers.killing import kill_all
 from sticky.containers.knocking import IProbeReactor
-from sticky.containers.ownership import listening_sockets
+from sticky.containers.launching import Launcher
+from sticky.containers.memory_limit import MemoryKills
+from sticky.containers.ownership import carriers, listening_sockets, members, orphans
+from sticky.containers.place import Place
 from sticky.containers.ports import NoFreePort, Ports
-from sticky.containers.spawn import DROPPED, KEEP_REPORT, REPORT_FD
 from sticky.core.values import ContainerId
 from sticky.errors import IllegalEvent
 from sticky.isticky import (
@@ -32,15 +34,11 @@ from sticky.isticky import (
     IContainerBackend,
     IContainerListener,
     TCPAddress,
-    UNIXAddress,
 )
 
-_LAUNCHER = str(Path(__file__).with_name("spawn.py"))
-_LONGEST_SOCKET_PATH = 107  # bytes: sun_path without its closing NUL (unix(7))
 
-
-class IContainerReactor(IProbeReactor, IReactorProcess):
-    """What the backend needs from a reactor."""
+class IContainerReactor(IProbeReactor, IWatchingReactor):
+    """What the backend needs from a reactor, which must be one that reaps children (SIGCHLD)."""
 
 
 @implementer(IContainerBackend)
@@ -49,7 +47,10 @@ class ProcessBackend:
 
     `ports`: where containers listen. `environ`: of which a container inherits the little that semantics.md allows.
     `log_limit`: bytes a log may hold, looked at every `log_check` seconds. `logs_kept`: logs of
-    ended containers that stay, for each Server.
+    ended containers that stay, for each Server. `die_with_daemon`: the kernel kills a container when this process dies;
+    without it a later daemon can `adopt` it. `realm`: the mark of the state directory (`ownership.realm_of`), by which
+    a later daemon tells its containers from another daemon's; without one there are no `orphans`. `memory_kills`: where the
+    kernel counts whom it killed for want of memory.
     """
 
     name = "process"
@@ -63,13 +64,19 @@ class ProcessBackend:
         log_limit: int = logs.LIMIT,
         log_check: float = 5.0,
         logs_kept: int = logs.KEPT,
+        die_with_daemon: bool = True,
+        realm: str = "",
+        memory_kills: MemoryKills | None = None,
     ) -> None:
         self._reactor = reactor
         self._ports = Ports() if ports is None else ports
-        self._environ = dict(os.environ if environ is None else environ)
+        self._launcher = Launcher(reactor, os.environ if environ is None else environ, die_with_daemon, realm)
         self._log_limit = log_limit
         self._log_check = log_check
         self._logs_kept = logs_kept
+        self._realm = realm
+        self._memory_kills = MemoryKills() if memory_kills is None else memory_kills
+        self._cgroups: dict[ContainerId, Path] = {}
         self._live: dict[ContainerId, Child] = {}
         self._on_fixed_port: dict[int, Child] = {}
         self._log_timer: IDelayedCall | None = None
@@ -79,7 +86,7 @@ class ProcessBackend:
         """See `IContainerBackend.spawn`. Raises `IllegalEvent` for an id that runs already."""
         if spec.container in self._live:
             raise IllegalEvent(f"container {spec.container} runs already")
-        child = Child(spec, IContainerListener(listener), self._reactor, self)
+        child = Child(spec, IContainerListener(listener), self._reactor, self, self._realm)
         self._live[spec.container] = child
         problem = self._one_copy_problem(spec)
         if problem is None:
@@ -97,60 +104,99 @@ class ProcessBackend:
         self._watch_logs()
         return child
 
+    def adopt(
+        self, spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener
+    ) -> Child | None:
+        """See `IContainerBackend.adopt`. Raises `IllegalEvent` for an id that runs already.
+
+        It is the same if boot, pid, start time and the marks in its environment are. Of a program with `reports_ready` that
+        was not ready yet the report is the file `READY_FILE` in its scratch folder: the pipe went with the earlier daemon.
+        """
+        if spec.container in self._live:
+            raise IllegalEvent(f"container {spec.container} runs already")
+        where = self._understood(spec.container, place)
+        hold = None if where is None else adopted.find(self._reactor, spec.container, where, self._realm)
+        if where is None or hold is None:
+            self._clear_away(spec, where)
+            return None
+        child = Child(spec, IContainerListener(listener), self._reactor, self, self._realm)
+        self._live[child.id] = child
+        self._ports.reserve(where.port)
+        self._count_memory_kills(child.id, where.pid)
+        child.adopt(hold, where, address)
+        self._hear_of_its_end(child, hold)
+        if address is not None:
+            self.answered(child, address)
+        self._watch_logs()
+        return child
+
+    def orphans(self, known: Collection[ContainerId]) -> frozenset[ContainerId]:
+        """Kill whatever runs with the mark of this realm in a container that is neither known nor ours by now.
+
+        To be called once everything was adopted that could be. Returns whose processes were found. They have got SIGKILL; one
+        that the kernel does not let go of may take a while.
+        """
+        found: set[ContainerId] = set()
+        alive = {*known, *self._live}
+
+        def look() -> set[int]:
+            strays = orphans(self._realm, alive)
+            found.update(strays)
+            return set[int]().union(*strays.values())
+
+        kill_all(look)
+        if found:
+            self._log.warn(
+                "Killed what was left of containers that nobody knows: {containers}", containers=sorted(found)
+            )
+        return frozenset(found)
+
     def stop(self) -> Deferred[None]:
-        """See `IContainerBackend.stop`. Containers that still run are no longer watched, and end with this process."""
+        """See `IContainerBackend.stop`. Containers that still run are not watched any more; what then: `die_with_daemon`."""
         self._leave_logs()
         for child in self._live.values():
-            child.unwatch()
+            child.leave()
         return succeed(None)
+
+    # --- taking over
+
+    def _understood(self, container: ContainerId, place: Mapping[str, object]) -> Place | None:
+        if not place:
+            return None
+        try:
+            return Place.parse(place)
+        except ValueError as error:
+            self._log.warn(
+                "The place of container {container} is damaged: {what}", container=container, what=str(error)
+            )
+            return None
+
+    def _hear_of_its_end(self, child: Child, hold: Stranger) -> None:
+        hold.watch(lambda: child.exited(None, None))
+
+    def _clear_away(self, spec: ContainerSpec, place: Place | None) -> None:
+        """A container that cannot be taken over: nothing of it may run, nor its folder stay."""
+        # While the main process is a zombie its number is taken, so that its session's members are its own; after that
+        # they could be anybody's, and only the marks tell.
+        if place is not None and adopted.remains(place):
+            kill_all(lambda: members(spec.container, place.pid, self._realm, leader_exited=True))
+        else:
+            kill_all(lambda: carriers(spec.container, self._realm))
+        if place is None or place.scratch_is_ours:
+            shutil.rmtree(spec.scratch, ignore_errors=True)
 
     # --- starting
 
     def _launch(self, child: Child) -> None:
-        spec = child.spec
-        if not spec.command:
-            raise ValueError("there is nothing to run")
-        child.port = port = self._ports.acquire()
-        candidates: list[Address] = [TCPAddress(spec.host, port)]
-        path = str(spec.scratch / "http.sock")
-        if "socket" in placeholders(spec.command):
-            if len(os.fsencode(path)) > _LONGEST_SOCKET_PATH:
-                raise ValueError(f"the socket's path {path} is longer than {_LONGEST_SOCKET_PATH} bytes")
-            candidates.insert(0, UNIXAddress(path))
-        if spec.port is not None and spec.port != port:
-            candidates.append(TCPAddress(spec.host, spec.port))
-        if not spec.scratch.exists():
-            spec.scratch.mkdir(mode=0o700, parents=True)
-            child.scratch_is_ours = True
-        values = {
-            "port": str(port),
-            "host": spec.host,
-            "socket": path,
-            "container_id": spec.container,
-            "url": spec.url,
-        }
-        command = filled(spec.command, values)
-        env = environment(spec, port, REPORT_FD if spec.reports_ready else None, self._environ)
-        report = KEEP_REPORT if spec.reports_ready else ""
-        launcher = [sys.executable, "-I", "-S", _LAUNCHER, str(os.getpid()), report, env.get("LC_CTYPE", DROPPED)]
-        launcher += [str(spec.directory), *command]
-        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            output = logs.open_log(spec.log)
-            try:
-                child.expect(candidates)
-                self._reactor.spawnProcess(
-                    child.protocol,
-                    os.fsencode(sys.executable),
-                    [os.fsencode(argument) for argument in launcher],
-                    {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
-                    # No path: with one Twisted forks instead of using posix_spawn. The launcher changes the directory.
-                    childFDs={0: nothing, 1: output, 2: output, REPORT_FD: "r"},
-                )
-            finally:
-                os.close(output)
-        finally:
-            os.close(nothing)
+        child.port = self._ports.acquire()
+        self._launcher.launch(child, child.port)
+        if child.pid is not None:
+            self._count_memory_kills(child.id, child.pid)
+
+    def _count_memory_kills(self, container: ContainerId, pid: int) -> None:
+        counter = self._memory_kills.cgroup(pid)
+        if counter is not None:
+            self._cgroups[container] = counter
 
     def _one_copy_problem(self, spec: ContainerSpec) -> str | None:
         """A copy of this very program is known to listen on the fixed port: a second one could never be ready."""
@@ -163,7 +209,7 @@ class ProcessBackend:
 
     def answered(self, child: Child, address: Address) -> None:
         """A child is ready. If it ignores PORT, its siblings that are about to fail on that are told why."""
-        if address != TCPAddress(child.spec.host, child.spec.port or 0) or child.spec.port == child.port:
+        if not isinstance(address, TCPAddress) or address.port != child.spec.port or child.spec.port == child.port:
             return
         self._on_fixed_port[address.port] = child
         for other in list(self._live.values()):
@@ -184,8 +230,13 @@ class ProcessBackend:
                 return endings.port_taken(port, None)
         return None
 
+    def out_of_memory(self, child: Child) -> bool:
+        """Whether it was the kernel that killed it, for want of memory."""
+        return self._memory_kills.explain(self._cgroups.get(child.id))
+
     def gone(self, child: Child) -> None:
         """Nothing of a child runs any more: forget it and what it held."""
+        self._cgroups.pop(child.id, None)
         self._live.pop(child.id, None)
         if not self._live:
             self._leave_logs()

@@ -80,27 +80,37 @@ class StopSignals:
 
 
 class ReadyReport:
-    """The descriptor on which the container's parent waits for the enter hooks. Never inherited by what the hooks start."""
+    """The descriptor on which the container's parent waits for the enter hooks. Never inherited by what the hooks start.
 
-    def __init__(self, descriptor: int | None) -> None:
+    And a file, for a later daemon: the descriptor's other end goes with the parent.
+    """
+
+    def __init__(self, descriptor: int | None, marker: str | None = None) -> None:
         self._descriptor = descriptor
+        self._marker = marker
         if descriptor is not None:
             os.set_inheritable(descriptor, False)
             os.register_at_fork(after_in_child=self.close)  # a fork without exec keeps descriptors, inheritable or not
 
     @classmethod
     def from_environ(cls, environ: MutableMapping[str, str]) -> ReadyReport:
-        """Takes STICKY_READY_FD out. Raises ValueError if it is not an open descriptor."""
+        """Takes STICKY_READY_FD and STICKY_READY_FILE out. Raises ValueError if the first is not an open descriptor."""
         text = environ.pop("STICKY_READY_FD", None)
+        marker = environ.pop("STICKY_READY_FILE", None)
         if text is None:
-            return cls(None)
+            return cls(None, marker)
         try:
-            return cls(int(text))
+            return cls(int(text), marker)
         except (ValueError, OverflowError, OSError):
             raise ValueError(f"STICKY_READY_FD={text!r} is not the number of an open descriptor") from None
 
     def send(self) -> None:
-        """The enter hooks are done. Says it once."""
+        """The enter hooks are done. Says it once: in the file first, so that whoever heard it can rely on that too."""
+        if self._marker is not None:
+            try:
+                os.close(os.open(self._marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            except OSError as error:
+                log(f"sticky: the file that says ready was not written: {error.strerror}\n")
         if self._descriptor is not None:
             try:
                 os.write(self._descriptor, READY)

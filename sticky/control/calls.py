@@ -111,7 +111,7 @@ class ControlCalls:
             return waiting.addCallback(_started)
         return QueueEvents(waiting, self._sessions.position, self._clock, cors.readable(request))
 
-    def _terminate(self, request: ControlRequest) -> Answer:
+    def _terminate(self, request: ControlRequest) -> _Result:
         self._admit(request)
         token = request.header(self._names.session_token)
         if not token:
@@ -123,8 +123,8 @@ class ControlCalls:
             raise errors.UnknownSession  # "404 unknown, forged, another Server's, or ended": final, and all alike
         if claims.server != request.server:
             raise errors.UnknownSession
-        self._sessions.terminate(claims, grace)
-        return bodies.ok({"session_id": claims.session})
+        answer = bodies.ok({"session_id": claims.session})
+        return self._sessions.terminate(claims, grace).addCallback(lambda _: answer)
 
     def _status(self, request: ControlRequest) -> Answer:
         return bodies.ok(bodies.status(self._sessions.status(self._holder(request))))

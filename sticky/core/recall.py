@@ -9,6 +9,7 @@ from sticky.core.memory import Memory, RememberedContainer, RememberedSession
 from sticky.core.records import Record
 from sticky.core.session import Session
 from sticky.core.tombstones import Tombstone
+from sticky.core.values import EndReason
 
 
 def memory_of(fleet: Fleet) -> Memory:
@@ -61,3 +62,13 @@ def recall(fleet: Fleet, now: float, memory: Memory) -> list[Effect | Record]:
             fleet.ledgers.drain(container.id, container.reason)
     fleet.settle(now)
     return fleet.take()
+
+
+def buried(memory: Memory, forget_at: float) -> Memory:
+    """What is left of a memory when the machine was restarted: no container, and every session lost with its own.
+
+    Points in time of another boot mean nothing in this one, so tombstones get a new end.
+    """
+    lost = dict.fromkeys(memory.sessions, (EndReason.CONTAINER_LOST, "killed", forget_at))
+    ended = {session: (reason, detail, forget_at) for session, (reason, detail, _) in memory.ended.items()}
+    return Memory(memory.deployment, {}, {}, ended | lost, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator
 from enum import Enum
@@ -103,6 +103,7 @@ class StartQueue:
         self._queue: list[Start] = []  # WAITING and HELD, by rank
         self._by_waiter: dict[WaiterId, Start] = {}  # until answered or dropped
         self.placed: dict[SessionId, Start] = {}  #: by the session that a ledger is asked to take
+        self._held = 0  # of the queue, those that are HELD
         self._ranks = 0
         self._queued_by = Counter[Caller]()
         self.keys: dict[tuple[str, str], KeyRecord] = {}
@@ -152,6 +153,7 @@ class StartQueue:
 
     def join(self, start: Start, waiter: WaiterId) -> None:
         """One more client waits for this start."""
+        self._held -= start.state is StartState.HELD
         start.move(StartInput.JOIN)
         start.held_until = UNBOUNDED
         start.waiters.add(waiter)
@@ -276,7 +278,10 @@ class StartQueue:
         start = self._by_waiter.get(waiter)
         if start is None or start.state is not StartState.WAITING:
             return None
-        return sum(other.rank <= start.rank for other in self.waiting()), start
+        ahead = bisect_left(self._queue, start.rank, key=lambda entry: entry.rank)
+        # Everybody who waits may ask for this every second, so it must not walk the queue for each of them.
+        held = sum(1 for entry in self._queue[:ahead] if entry.state is StartState.HELD) if self._held else 0
+        return ahead - held + 1, start
 
     def outstanding(self, caller: Caller) -> int:
         """Starts of this caller that ledgers are being asked for."""
@@ -289,9 +294,11 @@ class StartQueue:
             self._drop(start)
         else:
             start.move(StartInput.HOLD)
+            self._held += 1
             start.held_until = now + HELD_FOR
 
     def _drop(self, start: Start) -> None:
+        self._held -= start.state is StartState.HELD
         start.move(StartInput.DROP)
         self._remove(start)
         self._forget(start.owner, start.key)

@@ -113,7 +113,7 @@ class Client:
             self.secure = True
             self.peer = Peer(self.peer.address, True, self.context.settings.trusted_proxies)
         self._flush.transport = transport.transport if self.secure else transport
-        if ITCPTransport.providedBy(transport):
+        if not getattr(transport, "tuned", False) and ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)
             kernel.watch_for_dead_peer(transport)
         self.deadline = self.context.reactor.seconds() + self._limits.head_timeout

@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from sticky.core.tokens import Claims
+from sticky.edge.accepting import Acceptor, adoptable
 from sticky.edge.doors import Doors
 from sticky.edge.frontend import Frontend
 from sticky.edge.gate import Gate
@@ -119,7 +120,14 @@ class EdgeFactory(Factory):
         address = getattr(addr, "host", "")
         return Frontend(self.context, address) if self.context.doors.enter(address) else _TurnedAway()
 
-    def listening(self, port: IListeningPort) -> None:
-        """This factory listens there: its accepting pauses when the edge is full. Ports that cannot pause are left alone."""
+    def listening(self, port: IListeningPort) -> IListeningPort:
+        """This factory, alone or within others, listens there. Returns the port that takes that one's place.
+
+        Accepting pauses when the edge is full. Ports that we do not know go on as they are.
+        """
+        context = self.context
+        if adoptable(port):
+            port = Acceptor(port, context.doors.say)
         if hasattr(port, "stopReading") and hasattr(port, "startReading"):
-            self.context.doors.add_listener(port)
+            context.doors.add_listener(port)
+        return port

@@ -59,7 +59,7 @@ class Doors:
         """A client has connected. False: it is one too many from its address and was not counted."""
         count = self._by_address.get(address, 0)
         if address and count >= self.limit_per_client:
-            self._say("{address} has {count} connections, which is its limit", address=address, count=count)
+            self.say("{address} has {count} connections, which is its limit", address=address, count=count)
             return False
         self._by_address[address] = count + 1
         self.inside += 1
@@ -67,7 +67,7 @@ class Doors:
             self._full = True
             for listener in self._listeners:
                 listener.stopReading()
-            self._say("{count} clients are connected, which is the limit: accepting pauses", count=self.inside)
+            self.say("{count} clients are connected, which is the limit: accepting pauses", count=self.inside)
         return True
 
     def left(self, address: str) -> None:
@@ -83,7 +83,8 @@ class Doors:
             for listener in self._listeners:
                 listener.startReading()
 
-    def _say(self, text: str, **fields: object) -> None:
+    def say(self, text: str, **fields: object) -> None:
+        """An error line, unless there was one within the last minute: who is turned away comes back at once."""
         now = self._clock.seconds()
         if now - self._logged_at >= LOG_EVERY:
             self._logged_at = now

@@ -63,6 +63,14 @@ class CountedLease:
             doors.left(self._address)
         self._lease.release()
 
+    def suspend(self) -> None:
+        """The lease's own."""
+        self._lease.suspend()
+
+    def resume(self) -> None:
+        """The lease's own."""
+        self._lease.resume()
+
     def uncount(self) -> None:
         """The front has the client: it counts it itself."""
         self._doors = None
@@ -87,7 +95,11 @@ class HandshakeFront:
         front = exchange.front
         names = front.context.names
         handshake = Handshake(
-            exchange.head, head, application_offers(exchange.head, names), subprotocol_echo(exchange.head, names)
+            exchange.head,
+            head,
+            application_offers(exchange.head, names),
+            subprotocol_echo(exchange.head, names),
+            exchange.site.websocket,
         )
         self._lease = CountedLease(lease, front.context.doors, front.peer.address)
         relay(self, handshake, self._lease)

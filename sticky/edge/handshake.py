@@ -19,6 +19,22 @@ if TYPE_CHECKING:
     from sticky.edge.parsing import RequestHead
 
 
+MODES = ("frames", "messages")
+
+
+@attrs.frozen(kw_only=True)
+class RelayRules:
+    """How one Server's WebSockets are relayed. Times are seconds, sizes bytes."""
+
+    mode: str = attrs.field(default="frames", validator=attrs.validators.in_(MODES))
+    max_message_size: int = 1 << 24  #: in "messages" only, after decompression; above it 1009
+    ping_interval: float = 30.0  #: between two pings to one client; 0: none
+    ping_timeout: float = 20.0  #: for a sign of life after a ping
+    silent_timeout: float | None = (
+        None  #: without a data frame for so long it does not count as in flight; None: always
+    )
+
+
 @attrs.frozen
 class Handshake:
     """A client's opening handshake, checked and stripped: nothing of the session credential is left in it but in `head`."""
@@ -27,6 +43,7 @@ class Handshake:
     container_head: bytes = attrs.field(repr=False)  #: complete, ready to send to the container
     offers: tuple[bytes, ...] = ()  #: the client's subprotocols without our token form
     echo: bytes | None = None  #: what to answer where the container selects none; None: nothing
+    rules: RelayRules = attrs.field(factory=RelayRules)
 
 
 class IWebSocketFront(Interface):
@@ -42,13 +59,13 @@ class IWebSocketFront(Interface):
         """
 
     def refuse(error: errors.Refusal) -> None:
-        """Answer with this error as HTTP."""
+        """Answer with this error as HTTP. The lease is the front's again, to be held until the client has the answer."""
 
     def pass_on(upstream_transport: ITransport, data: bytes) -> None:
         """The container answered something other than 101: stream it as it is, like any response.
 
-        `data` is everything received from it so far, the head included. The front owns the container's connection from
-        now on, and sets its protocol in the same step.
+        `data` is everything received from it so far, the head included (1xx before it are left out). The front owns the
+        container's connection and the lease from now on, and sets the connection's protocol in the same step.
         """
 
     def on_gone(gone: Callable[[], None]) -> None:

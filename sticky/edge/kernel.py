@@ -39,6 +39,15 @@ def watch_for_dead_peer(transport: Any) -> None:
             return
 
 
+def tune_listener(handle: socket.socket) -> None:
+    """What `watch_for_dead_peer` sets, and no delay, for all connections accepted here: Linux lets them inherit it."""
+    handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+    handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15)
+    handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+
+
 def _socket(transport: Any) -> socket.socket | None:
     handle = transport.getHandle() if hasattr(transport, "getHandle") else None
     if isinstance(handle, socket.socket) and handle.family in (socket.AF_INET, socket.AF_INET6):

@@ -58,11 +58,17 @@ class LegOwner(Protocol):
     def changed(self) -> None:
         """A leg has entered another phase."""
 
-    def listening(self) -> bool:
-        """Whether the relay waits for a sign of life from the client."""
+    def watching(self, leg: Leg) -> bool:
+        """Whether the relay waits for data, or from the client for a sign of life: then each read is looked at."""
 
     def alive(self) -> None:
-        """The client sent something. Told of every read only while the relay is listening."""
+        """The client sent something. Told of every read only while the relay is watching."""
+
+    def spoke(self) -> None:
+        """A data frame has come. Told of each only while the relay is watching."""
+
+    def broken(self, leg: Leg, code: int) -> None:
+        """What this leg's peer sent is against the protocol; `code` says how. Only where messages are relayed whole."""
 
     def ponged(self, payload: bytes) -> bool:
         """The client sent a pong; whether it answers a ping of ours."""
@@ -133,6 +139,7 @@ class Leg(Quietly):
         while at < size and self.phase is not Phase.LEAVING and self.phase is not Phase.LOST:
             found = cut(data, at, self.left)
             if found.end > at:
+                self.relay.spoke()
                 out.append(data[at : found.end])
             self.left = found.left
             at = found.next
@@ -144,7 +151,7 @@ class Leg(Quietly):
             elif found.control.opcode == CLOSE:
                 self._flush(out)
                 self._closed(found.control)
-            elif self._passes(found.control):
+            elif self._passes(found.control.opcode, found.control.payload):
                 out.append(found.control.raw)
             if found.held:
                 self.part = data[at:]
@@ -171,9 +178,13 @@ class Leg(Quietly):
     def _noticed(self) -> None:
         """Bytes came from the peer."""
 
-    def _passes(self, control: Control) -> bool:
+    def _passes(self, opcode: int, payload: bytes) -> bool:
         """Whether this control frame, no Close, is the other peer's."""
         return True
+
+    def listen(self) -> None:
+        """The relay is watching."""
+        self.careful = True
 
     # --- frames of our own
 
@@ -210,14 +221,12 @@ class Leg(Quietly):
             raise errors.IllegalEvent(f"a leg cannot go from {self.phase.name} to {phase.name}")
         self.phase = phase
         if phase in (Phase.TOLD, Phase.LEAVING, Phase.LOST) and self.transport is not None:
-            # Nothing more goes to this peer: what the other one sends is read and dropped, its Close must not wait.
+            # Nothing more goes to this peer: what the other one sends is read and dropped, its Close must not wait. And with
+            # a producer registered a connection may never finish closing.
             self.transport.unregisterProducer()
             self.other._resume()
         if phase in (Phase.LEAVING, Phase.LOST):
             self.part = self.queue = b""
-            if self.other.transport is not None:
-                # With a producer registered a connection may never finish closing.
-                self.other.transport.unregisterProducer()
             if phase is Phase.LEAVING and self.transport is not None:
                 self._resume()
                 self.transport.loseConnection()
@@ -227,7 +236,11 @@ class Leg(Quietly):
 
     def _settle(self) -> None:
         self.careful = bool(
-            self.phase is not Phase.OPEN or self.other.phase is not Phase.OPEN or self.part or self.other.queue
+            self.phase is not Phase.OPEN
+            or self.other.phase is not Phase.OPEN
+            or self.part
+            or self.other.queue
+            or self.relay.watching(self)
         )
 
     def opened(self) -> None:

@@ -11,10 +11,10 @@ from autobahn.twisted.websocket import WebSocketClientProtocol, WebSocketServerP
 from autobahn.websocket.protocol import WebSocketProtocol
 
 from sticky import errors
-from sticky.edge.frames import PING, PONG, Control
+from sticky.edge.frames import PING, PONG
 from sticky.edge.grammar import HeadLimits
 from sticky.edge.leg import Leg, LegOwner
-from sticky.edge.parsing import ResponseHead, find_response_end, parse_response
+from sticky.edge.parsing import RequestHead, ResponseHead, find_response_end, parse_response
 
 
 class ClientLeg(Leg, WebSocketServerProtocol):  # type: ignore[misc]  # Autobahn has no types
@@ -35,6 +35,10 @@ class ClientLeg(Leg, WebSocketServerProtocol):  # type: ignore[misc]  # Autobahn
         self.processHandshake()
         return bool(self.state == WebSocketProtocol.STATE_OPEN)
 
+    def switching(self, switched: bytes, head: RequestHead) -> bytes:
+        """The 101 for the client, from the container's own."""
+        return switched
+
     def failHandshake(self, reason: str, code: int = 400, responseHeaders: object = None) -> None:
         """The front answers."""
 
@@ -44,21 +48,12 @@ class ClientLeg(Leg, WebSocketServerProtocol):  # type: ignore[misc]  # Autobahn
     def _noticed(self) -> None:
         self.relay.alive()
 
-    def _settle(self) -> None:
-        super()._settle()
-        if not self.careful:
-            self.careful = self.relay.listening()
-
     def _insert_queue(self) -> None:
         super()._insert_queue()
         self.relay.written()
 
-    def listen(self) -> None:
-        """Report the next bytes with `alive`."""
-        self.careful = True
-
-    def _passes(self, control: Control) -> bool:
-        return control.opcode != PONG or not self.relay.ponged(control.payload)
+    def _passes(self, opcode: int, payload: bytes) -> bool:
+        return opcode != PONG or not self.relay.ponged(payload)
 
     def pauseProducing(self) -> None:
         """The container does not keep up. If our Close waits inside the frame it is given, that end is not waited for."""
@@ -70,13 +65,14 @@ class ClientLeg(Leg, WebSocketServerProtocol):  # type: ignore[misc]  # Autobahn
 class ContainerLeg(Leg, WebSocketClientProtocol):  # type: ignore[misc]  # Autobahn has no types
     """Towards the container: the client's side, with the client's own head and key."""
 
-    __slots__ = ("head",)
+    __slots__ = ("head", "key")
 
     limits: ClassVar[HeadLimits] = HeadLimits()
 
-    def __init__(self, relay: LegOwner, key: bytes, head: bytes) -> None:
+    def __init__(self, relay: LegOwner, key: bytes, head: bytes, asked: RequestHead) -> None:
+        """`head`: what to send; `asked`: what the client sent."""
         super().__init__(relay)
-        self.websocket_key = key  # type: ignore[misc]
+        self.key = key
         self.head = head
 
     def makeConnection(self, transport: Any) -> None:
@@ -115,6 +111,7 @@ class ContainerLeg(Leg, WebSocketClientProtocol):  # type: ignore[misc]  # Autob
                 if not value.isascii():
                     raise errors.BadGateway("The container's answer to the handshake is not valid.")
                 lines.append(name + b": " + value)
+        self.websocket_key = self.key  # type: ignore[misc]
         self.data = b"\r\n".join(lines) + b"\r\n\r\n"  # type: ignore[misc]
         self.processHandshake()
         if head.minor != 1 or self.state != WebSocketProtocol.STATE_OPEN:
@@ -126,9 +123,9 @@ class ContainerLeg(Leg, WebSocketClientProtocol):  # type: ignore[misc]  # Autob
     def onConnect(self, response: object) -> None:
         """Nothing."""
 
-    def _passes(self, control: Control) -> bool:
-        if control.opcode == PING:
-            self.relay.pinged(control.payload)
+    def _passes(self, opcode: int, payload: bytes) -> bool:
+        if opcode == PING:
+            self.relay.pinged(payload)
         return True
 
     def _noticed(self) -> None:

@@ -24,6 +24,7 @@ class EdgeLimits:
     linger_timeout: float = 3.0  #: for a client that still sends what nobody reads
     close_timeout: float = 10.0  #: for the last bytes of a broken answer
     upstream_idle: float = 4.0  #: idle connections to containers; Node's and uvicorn's own limit is 5
+    min_body_rate: int = 0  #: bytes a second of a body that a client has to send, averaged over 10 s; 0: no floor
     early_bytes: int = 65_536  #: kept of what a client sends before it can be passed on
 
 

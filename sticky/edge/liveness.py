@@ -1,10 +1,12 @@
-"""The relays' clock: one timer for all pings and deadlines. Must not know what a turn or a deadline is for.
+"""The relays' clock: one timer for all pings and deadlines, and what tells our pings from others'. Must not know what a turn
+or a deadline is for.
 
 A DelayedCall for each connection would cost more than the connections themselves; this is two stores a deadline.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
@@ -62,6 +64,22 @@ class Deadlines:
                 return
             del self._due[waiter]
             _safely(self._call, waiter)
+
+
+class Marks:
+    """The payloads of our pings."""
+
+    def __init__(self) -> None:
+        self._prefix = os.urandom(4)
+        self.count = 0  #: so far
+
+    def next(self) -> bytes:
+        """8 bytes that nobody else's ping has."""
+        self.count += 1
+        return self._prefix + (self.count & 0xFFFFFFFF).to_bytes(4, "big")
+
+    def __contains__(self, payload: bytes) -> bool:
+        return len(payload) == 8 and payload.startswith(self._prefix)
 
 
 class Liveness:

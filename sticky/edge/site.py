@@ -8,6 +8,7 @@ import attrs
 
 from sticky import errors
 from sticky.core.values import ServerName
+from sticky.edge.handshake import RelayRules
 
 
 @attrs.frozen(kw_only=True)
@@ -22,7 +23,7 @@ class Site:
     allowed_origins: frozenset[str] = frozenset()  #: serialized origins, lower case
     half_close_timeout: float = 10.0
     ended_status: int = 410  #: 410 or 401
-    websocket: str = "frames"  #: or "messages"
+    websocket: RelayRules = attrs.field(factory=RelayRules)
     websocket_refusal: str = "close"  #: how browsers learn that a session ended: "close" (101, then a code) or "http"
     third_party_frames: bool = False
     insecure_cookie: bool = False

@@ -9,11 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Protocol
 
-from twisted.internet.interfaces import IAddress
-from twisted.internet.protocol import ClientFactory
 from twisted.logger import Logger
 from twisted.protocols.policies import ProtocolWrapper
-from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky import errors
@@ -21,23 +18,29 @@ from sticky.core.values import EndReason
 from sticky.edge.handshake import Handshake
 from sticky.edge.leg import Leg, Phase
 from sticky.edge.legs import ClientLeg, ContainerLeg
-from sticky.edge.liveness import Deadlines
+from sticky.edge.liveness import Deadlines, Marks
 from sticky.edge.parsing import ResponseHead
+from sticky.edge.websocket_dial import CONNECTED, DIAL_TIMEOUT, Dialler
 from sticky.edge.wire import close_code
 from sticky.isticky import ILeaseHolder, TCPAddress
 
 _log = Logger()
 
-DIAL_TIMEOUT = 30  #: seconds for a connection to a container
+#: What a peer did, by the code that says so (RFC 6455, 7.4.1).
+BROKEN = {1002: "protocol_error", 1007: "invalid_payload", 1009: "message_too_big"}
+SILENT_CHECKS = 8  #: in a silent timeout: a WebSocket is found silent a quarter of it late at most, by these and the clock's steps
+HEARD, UNCOUNTED = 0, -1  # of a relay's silence, else the number of checks since it began
 
 
 class RelayHome(Protocol):
-    """What all relays of a daemon share."""
+    """What relays share."""
 
     reactor: Any
     client_leg: type[ClientLeg]
     container_leg: type[ContainerLeg]
+    marks: Marks
     pongs: Deadlines  #: who waits for a sign of life
+    silence: Deadlines  #: who waits for data
     ending: Deadlines  #: who waits for the answers to a Close of ours
     lingering: Deadlines  #: who waits for the end after a peer's own Close
 
@@ -46,12 +49,6 @@ class RelayHome(Protocol):
 
     def over(self, relay: Relay) -> None:
         """It needs nothing more."""
-
-    def mark(self) -> bytes:
-        """The payload of the next ping."""
-
-    def is_mark(self, payload: bytes) -> bool:
-        """Whether a ping of ours had this payload."""
 
 
 class Stage(Enum):
@@ -71,40 +68,19 @@ STAGES: dict[Stage, frozenset[Stage]] = {
 }
 
 
-class Dialler(ClientFactory):
-    """One attempt to reach a container."""
-
-    noisy = False
-
-    def __init__(self, relay: Relay, leg: ContainerLeg) -> None:
-        self._relay: Relay | None = relay
-        self._leg: ContainerLeg | None = leg
-
-    def buildProtocol(self, address: IAddress | None) -> Any:
-        """Connected. This factory stays with the connection, and keeps nothing."""
-        leg, self._leg, self._relay = self._leg, None, None
-        return leg if leg is not None and leg.phase is Phase.SHAKING else None
-
-    def clientConnectionFailed(self, connector: object, reason: Failure) -> None:
-        """The container is not there, or the dial was given up."""
-        relay, self._leg, self._relay = self._relay, None, None
-        if relay is not None:
-            relay.failed(errors.ContainerUnavailable())
-
-
 @implementer(ILeaseHolder)
 class Relay:
     """One WebSocket. Owns its two legs and its lease."""
 
-    __slots__ = ("_asked", "_connector", "_front", "_handshake", "_lease", "_mark", "_moved", "_relays",
+    __slots__ = ("_asked", "_connector", "_front", "_handshake", "_home", "_lease", "_mark", "_moved", "_silence",
                  "client", "container", "slot", "stage")  # fmt: skip
 
     client: ClientLeg
     container: ContainerLeg
 
-    def __init__(self, relays: RelayHome, front: Any, handshake: Handshake, lease: Any) -> None:
+    def __init__(self, home: RelayHome, front: Any, handshake: Handshake, lease: Any) -> None:
         key = handshake.head.value(b"sec-websocket-key") or b""
-        self._relays = relays
+        self._home = home
         self._front = front
         self._handshake: Handshake | None = handshake
         self._lease = lease
@@ -112,18 +88,18 @@ class Relay:
         self._mark: bytes | None = None  # the payload of our ping that has not been answered
         self._asked: bytes | None = None  # the payload of the container's last ping, if not answered
         self._moved = False  # the client's connection took bytes since our last ping
+        self._silence = HEARD
         self.slot = 0
         self.stage = Stage.DIALLING
-        self.client = relays.client_leg(self)
-        self.container = relays.container_leg(self, key, handshake.container_head)
+        self.client = home.client_leg(self)
+        self.container = home.container_leg(self, key, handshake.container_head, handshake.head)
         self.client.other, self.container.other = self.container, self.client
 
     # --- until the legs are joined
 
     def start(self) -> None:
         """Check the client's handshake and dial the container."""
-        assert self._handshake is not None
-        if not self.client.check(self._handshake.head.value(b"sec-websocket-key") or b""):
+        if not self.client.check(self.container.key):
             self.failed(errors.BadRequest("The WebSocket handshake is not valid."))
             return
         self._lease.transfer(self)
@@ -131,9 +107,9 @@ class Relay:
         dialler = Dialler(self, self.container)
         address = self._lease.address
         if isinstance(address, TCPAddress):
-            self._connector = self._relays.reactor.connectTCP(address.host, address.port, dialler, DIAL_TIMEOUT)
+            self._connector = self._home.reactor.connectTCP(address.host, address.port, dialler, DIAL_TIMEOUT)
         else:
-            self._connector = self._relays.reactor.connectUNIX(address.path, dialler, DIAL_TIMEOUT)
+            self._connector = self._home.reactor.connectUNIX(address.path, dialler, DIAL_TIMEOUT)
 
     def client_left(self) -> None:
         """The front lost the client."""
@@ -163,7 +139,7 @@ class Relay:
             self.container.leave()
             if self._connector is not None:
                 self._connector.disconnect()
-        self._relays.over(self)
+        self._home.over(self)
         self._forget()
         return front
 
@@ -179,6 +155,7 @@ class Relay:
                 return
         elif handshake.echo is not None:
             switched = switched[:-2] + b"Sec-WebSocket-Protocol: " + handshake.echo + b"\r\n\r\n"
+        switched = self.client.switching(switched, handshake.head)
         transport = front.transport
         from_client = front.take_over()
         self._front = self._handshake = self._connector = None
@@ -190,13 +167,14 @@ class Relay:
             transport.protocol = client
         for end in (client, container):
             _tune(end.transport)
+        container.transport.connector = CONNECTED
         transport.write(switched)
         transport.registerProducer(container, True)
         container.transport.registerProducer(client, True)
         client.opened()
         container.opened()
         self._enter(Stage.JOINED)
-        self._relays.joined(self)
+        self._home.joined(self)
         if early:
             container.dataReceived(early)
         if from_client:
@@ -206,12 +184,12 @@ class Relay:
 
     def turn(self) -> None:
         """Time for a ping."""
-        if self.stage is not Stage.JOINED or self.client.queue or self in self._relays.pongs:
+        if self.stage is not Stage.JOINED or self.client.queue or self in self._home.pongs:
             return
         if self._asked is not None:
             # Two pings may be answered by one pong, for the later (RFC 6455, 5.5.3): the container would miss its own. Its
             # ping does as well as ours, unless the client never answers it.
-            self._relays.pongs.add(self)
+            self._home.pongs.add(self)
             self.client.listen()
         else:
             self._ping()
@@ -219,8 +197,8 @@ class Relay:
     def _ping(self) -> None:
         self._moved = False
         self._asked = None
-        self._mark = self._relays.mark()
-        self._relays.pongs.add(self)
+        self._mark = self._home.marks.next()
+        self._home.pongs.add(self)
         self.client.listen()
         self.client.sendPing(self._mark)
 
@@ -233,7 +211,7 @@ class Relay:
         elif self._moved or self.client.paused:
             # It takes what we send, and the pong comes after; or it is we who do not read, since the container does not.
             self._moved = False
-            self._relays.pongs.add(self)
+            self._home.pongs.add(self)
             self.client.listen()
         else:
             _log.info("A client answers no ping: its connection is cut. {session}", session=self._lease.session)
@@ -242,23 +220,23 @@ class Relay:
 
     def written(self) -> None:
         """A ping that had to wait for the end of a frame is written: the time to answer it begins."""
-        if self in self._relays.pongs:
+        if self in self._home.pongs:
             self._moved = False
-            self._relays.pongs.add(self)
+            self._home.pongs.add(self)
 
-    def listening(self) -> bool:
-        """Whether a sign of life is awaited."""
-        return self in self._relays.pongs
+    def watching(self, leg: Leg) -> bool:
+        """Whether data is awaited, or a sign of life from the client."""
+        return self._silence != HEARD or (leg is self.client and self in self._home.pongs)
 
     def alive(self) -> None:
         """Bytes came from the client."""
-        self._relays.pongs.discard(self)
+        self._home.pongs.discard(self)
 
     def ponged(self, payload: bytes) -> bool:
         """Whether this pong answers a ping of ours."""
         if payload == self._asked:
             self._asked = None
-        if not self._relays.is_mark(payload):
+        if payload not in self._home.marks:
             return False
         if payload == self._mark:
             self._mark = None
@@ -272,7 +250,41 @@ class Relay:
         """The client's connection took bytes."""
         self._moved = True
 
+    # --- whether it counts
+
+    def nothing_said(self) -> None:
+        """An eighth of the silent timeout has passed. In the first of them data may have come that nobody looked at."""
+        if self.stage is not Stage.JOINED or self._silence == UNCOUNTED:
+            return
+        if self._silence > SILENT_CHECKS:
+            self._silence = UNCOUNTED
+            self._lease.suspend()
+            return
+        self._silence += 1
+        self._home.silence.add(self)
+        self.client.listen()
+        self.container.listen()
+
+    def spoke(self) -> None:
+        """A data frame has come."""
+        silence, self._silence = self._silence, HEARD
+        if silence == UNCOUNTED and self.stage is Stage.JOINED:
+            self._home.silence.add(self)
+            try:
+                self._lease.resume()
+            except errors.SessionEnded as error:
+                self.session_ended(EndReason(error.code), error.detail)
+
     # --- the end
+
+    def broken(self, leg: Leg, code: int) -> None:
+        """A peer sent what no peer may send, or too much: both are told. What a container breaks is no client's error."""
+        who = "client" if leg is self.client else "container"
+        reason = f"{who}_{BROKEN[code]}"
+        _log.info("A WebSocket is closed: {reason}. {session}", reason=reason, session=self._lease.session)
+        self._home.ending.add(self)
+        self.client.tell(1011 if leg is self.container and code == 1002 else code, reason.encode())
+        self.container.tell(code, reason.encode())
 
     def bereft(self, leg: Leg) -> None:
         """The other peer is gone without a Close."""
@@ -282,7 +294,7 @@ class Relay:
             leg.abort()  # inside a frame nothing can be said
         else:
             leg.tell(close_code(EndReason.CONTAINER_LOST), EndReason.CONTAINER_LOST.value.encode())
-        self._relays.ending.add(self)
+        self._home.ending.add(self)
 
     def session_ended(self, reason: EndReason, detail: str | None) -> None:
         """The lease is gone: say so to both sides."""
@@ -294,7 +306,7 @@ class Relay:
     def close(self, code: int, reason: bytes) -> None:
         """Send our Close to both peers, at the next boundary; whoever has not answered in time is cut."""
         if self.stage is Stage.JOINED or self.stage is Stage.ENDING:
-            self._relays.ending.add(self)
+            self._home.ending.add(self)
             self.client.tell(code, reason)
             self.container.tell(code, reason)
 
@@ -307,10 +319,10 @@ class Relay:
         """A leg has entered another phase."""
         if self.stage is Stage.JOINED:
             self._enter(Stage.ENDING)
-            self._relays.lingering.add(self)
+            self._home.lingering.add(self)
         if self.stage is Stage.ENDING and self.client.phase is self.container.phase is Phase.LOST:
             self._enter(Stage.GONE)
-            self._relays.over(self)
+            self._home.over(self)
             self._lease.release()
             self._forget()
 

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import attrs
 
@@ -24,9 +25,28 @@ SHORTEN_ABOVE = 20_000  #: rows in the log before it is rewritten from what it a
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS log (number INTEGER PRIMARY KEY, server TEXT NOT NULL, record TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS log (
+    number INTEGER PRIMARY KEY, server TEXT NOT NULL, record TEXT NOT NULL, sum INTEGER NOT NULL
+);
 CREATE TABLE IF NOT EXISTS places (container TEXT PRIMARY KEY, server TEXT NOT NULL, place TEXT NOT NULL) WITHOUT ROWID;
 """
+
+
+#: Errors of SQLite that are not the file's fault.
+_PASSING = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+}
+
+
+def _sum(server: str, line: str) -> int:
+    # SQLite notices a damaged page, not a damaged character in it.
+    return crc32(f"{server}\0{line}".encode())
 
 
 @attrs.frozen
@@ -85,7 +105,7 @@ class Store:
                 elif isinstance(entry, Unplaced):
                     self._db.execute("DELETE FROM places WHERE container = ?", (entry.container,))
                 else:
-                    self._db.execute("INSERT INTO log (server, record) VALUES (?, ?)", (server, encode(entry)))
+                    self._append(server, encode(entry))
         for server, entry in entries:
             self._fold(server, entry)
         if self._rows > SHORTEN_ABOVE + 2 * self._live():
@@ -106,7 +126,8 @@ class Store:
         with _Transaction(self._db):
             self._db.execute("DELETE FROM log")
             self._db.execute("DELETE FROM places")
-            self._db.executemany("INSERT INTO log (server, record) VALUES (?, ?)", rows)
+            for server, line in rows:
+                self._append(server, line)
             self._db.executemany("INSERT INTO places VALUES (?, ?, ?)", found)
             self._db.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (self._boot,))
         self.memories = dict(memories)
@@ -130,18 +151,32 @@ class Store:
             self._db.executescript(_TABLES)
             self._db.execute(f"PRAGMA user_version = {SCHEMA}")
             self._read()
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise  # full, locked, read-only: not the file's fault
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            if self._may_work_later(error):
+                raise
             raise Damaged(f"{self.path}: {error}") from None
+
+    def _may_work_later(self, error: Exception) -> bool:
+        """Whether the disk, the rights or another process are to blame rather than what the file holds."""
+        code = getattr(error, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_READONLY:  # also what SQLite says of a file whose header speaks of a later format
+            return bool(os.statvfs(self.path).f_flag & os.ST_RDONLY) or not os.access(self.path, os.W_OK)
+        return code is not None and code & 0xFF in _PASSING
+
+    def _append(self, server: str, line: str) -> None:
+        row = (server, line, _sum(server, line))
+        self._db.execute("INSERT INTO log (server, record, sum) VALUES (?, ?, ?)", row)
 
     def _read(self) -> None:
         boot = self._db.execute("SELECT value FROM meta WHERE name = 'boot'").fetchone()
         self.same_boot = boot is None or boot[0] == self._boot
         if boot is None:
             self._db.execute("INSERT INTO meta VALUES ('boot', ?)", (self._boot,))
-        for number, server, line in self._db.execute("SELECT number, server, record FROM log ORDER BY number"):
+        rows = self._db.execute("SELECT number, server, record, sum FROM log ORDER BY number")
+        for number, server, line, sum_ in rows:
             try:
+                if _sum(server, line) != sum_:
+                    raise Unreadable("its checksum does not fit")
                 self._fold(server, decode(line))
             except (Unreadable, KeyError) as error:
                 raise Damaged(f"{self.path}: record {number}: {error}") from None

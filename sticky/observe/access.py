@@ -1,25 +1,32 @@
-"""The access log: one event a request, with named fields and nothing secret in it. Must not know how a request is served.
+"""The access log: one line a request, nothing secret in it, and the counts that metrics are made of. Knows nothing of serving.
 
-Whoever wants lines, combined or JSON, formats the event; `EVENT` marks it.
+Lines do not pass through `twisted.logger`: an event of its costs more than all the rest of a request. They are made and
+written in batches (`lines`), as `access_forms` has them.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Any, Protocol
+from urllib.parse import unquote
 
 import attrs
-from twisted.logger import Logger
 
-EVENT = "request"  #: value of the field `sticky_event`
+from sticky.observe.lines import Lines
 
-_FORMAT = (
-    "{client} {session} {container} {method} {target} {status} in={bytes_in} out={bytes_out}"
-    " queue={queue:.6f} connect={connect:.6f} first={first_byte:.6f} total={total:.6f} {reason}"
-)
+EVENT = "request"  #: value of the field `sticky_event` of log events about single requests
 
 # Anything that looks like a secret of ours, wherever it stands: a signed token, a proxy token's secret.
-_FACTS = re.compile(rb"\r\n(referer|user-agent):[ \t]*([^\r]*)", re.IGNORECASE)
 _SECRET = re.compile(r"v4\.public\.[\w-]+(?:\.[\w-]+)?|\bws-[\w-]+")
+_FACTS = re.compile(rb"\r\n(referer|user-agent):[ \t]*([^\r]*)", re.IGNORECASE)
+
+BATCH = 64  #: records made into lines and written together
+KNOWN_AGENTS = 1024  #: browsers' names remembered as they are written: there are few of them and they are long
+
+#: Upper bounds of the counted times, seconds.
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 @attrs.define
@@ -41,47 +48,127 @@ class AccessRecord:
     total: float = 0.0
     reason: str = "-"  #: why it was refused or broken off
     block: bytes = attrs.field(repr=False, default=b"")  #: the request's field lines, for referrer and user agent
+    minor: int = 1  #: of its HTTP/1.x
 
 
-class AccessLog:
-    """Writes access records as log events."""
+class Counts:
+    """Counts since the start, for whoever shows them. Plain attributes: adding to them is all that a request pays."""
 
-    def __init__(self, brand: str, log: Logger | None = None) -> None:
-        self._log = Logger(namespace="sticky.access") if log is None else log
+    __slots__ = ("bytes_in", "bytes_out", "by_status", "by_time", "requests", "seconds")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.seconds = 0.0  #: of all requests together
+        self.by_status: dict[int, int] = {}
+        self.by_time = [0] * (len(BUCKETS) + 1)  #: requests that took at most each of `BUCKETS`, and longer
+
+    def add(self, record: AccessRecord) -> None:
+        """One more."""
+        self.requests += 1
+        self.bytes_in += record.bytes_in
+        self.bytes_out += record.bytes_out
+        self.seconds += record.total
+        self.by_time[bisect_left(BUCKETS, record.total)] += 1
+        try:
+            self.by_status[record.status] += 1
+        except KeyError:
+            self.by_status[record.status] = 1
+
+
+class Redaction:
+    """Makes texts of clients fit to be seen."""
+
+    def __init__(self, brand: str) -> None:
         # The query parameter, the cookie and the subprotocol form, as they could stand in a target or a referrer.
-        self._ours = re.compile(
-            rf"({re.escape(brand)}[_-]session[_-]token)([=.]|%3[dD]|%2[eE])[^&;#\s]*", re.IGNORECASE
-        )
+        name = re.escape(brand) + "[_-]session[_-]token"
+        self._ours = re.compile(rf"({name})([=.]|%3[dD]|%2[eE])[^&;#\s]*", re.IGNORECASE)
+        self._hidden = re.compile(rf"{name}[=.][^&;#\s]", re.IGNORECASE)
 
-    def redacted(self, text: bytes) -> str:
-        """A target, a referrer or any other text of a client's, fit to be logged."""
+    def __call__(self, text: bytes) -> str:
+        """The text without anything that is, or may be, a secret."""
         shown = text.decode("latin-1")
         if "token" in shown.lower():
             shown = self._ours.sub(r"\1\2REDACTED", shown)
         if "v4.public." in shown or "ws-" in shown:
             shown = _SECRET.sub("REDACTED", shown)
+        if "%" in shown:
+            plain = unquote(shown.replace("REDACTED", ""), "latin-1")
+            if _SECRET.search(plain) or self._hidden.search(plain):
+                # Escapes hide it: rather no query at all than one that tells.
+                shown = shown.partition("?")[0].partition("%")[0] + "?REDACTED"
         return shown
 
+
+@attrs.frozen
+class Shown:
+    """A record's client-made texts, redacted; None: the request had no such field."""
+
+    target: str
+    referer: str | None
+    agent: str | None
+
+
+Form = Callable[[float, AccessRecord, Shown], str]  #: (Unix time of the end, record, texts) -> one line with its end
+
+
+class Watcher(Protocol):
+    """Sees requests that are over."""
+
+    observer: Any
+
+    def __call__(self, ended_at: float, record: AccessRecord) -> None:
+        """One."""
+
+
+class AccessLog:
+    """Counts requests, and writes a line about each."""
+
+    def __init__(self, brand: str, form: Form | None = None, lines: Lines | None = None) -> None:
+        """Without `lines` nothing is written, and watchers see nothing."""
+        self.redacted = Redaction(brand)
+        self.counts = Counts()
+        self._form = form
+        self._lines = lines
+        self._records: list[tuple[float, AccessRecord]] = []
+        self._agents: dict[bytes, str] = {}
+        self.watchers: list[Watcher] = []  #: told of each request, with the Unix time of its end
+        if lines is not None:
+            lines.fill = self._make_lines
+
     def write(self, record: AccessRecord) -> None:
-        """Emit one event."""
-        facts = {name.decode("ascii").lower(): self.redacted(value) for name, value in _FACTS.findall(record.block)}
-        self._log.info(
-            _FORMAT,
-            sticky_event=EVENT,
-            client=record.client,
-            server=record.server,
-            session=record.session,
-            container=record.container,
-            method=record.method.decode("latin-1"),
-            target=self.redacted(record.target),
-            status=record.status,
-            bytes_in=record.bytes_in,
-            bytes_out=record.bytes_out,
-            queue=record.queue or 0.0,
-            connect=record.connect or 0.0,
-            first_byte=record.first_byte or 0.0,
-            total=record.total,
-            reason=record.reason,
-            referer=facts.get("referer"),
-            agent=facts.get("user-agent"),
-        )
+        """A request is over."""
+        self.counts.add(record)
+        lines = self._lines
+        if lines is not None:
+            now = lines.wall()
+            self._records.append((now, record))
+            for watcher in self.watchers:
+                watcher(now, record)
+            lines.expect(len(self._records) >= BATCH)
+
+    def close(self) -> None:
+        """Write what there is."""
+        if self._lines is not None:
+            self._lines.close()
+
+    def _make_lines(self) -> list[str]:
+        records, self._records = self._records, []
+        form, shown = self._form, self.shown
+        assert form is not None
+        return [form(ended_at, record, shown(record)) for ended_at, record in records]
+
+    def shown(self, record: AccessRecord) -> Shown:
+        """The client's own texts in it, fit to be seen."""
+        referer = agent = None
+        for name, value in _FACTS.findall(record.block):
+            if len(name) == 7:
+                referer = self.redacted(value)
+            else:
+                agent = self._agents.get(value)
+                if agent is None:
+                    if len(self._agents) >= KNOWN_AGENTS:
+                        self._agents.clear()
+                    agent = self._agents[value] = self.redacted(value)
+        return Shown(self.redacted(record.target), referer, agent)

@@ -68,6 +68,10 @@ NUMBERS: Mapping[str, Range] = {
     "half_close_timeout": _seconds(0, 3600),
     "session_wait_timeout": _seconds(1, 3600),
     "response_timeout": _seconds(0.1, _DAY),
+    "max_message_size": Range(1, 1 << 30, whole=True),
+    "ping_interval": _seconds(0, _DAY),
+    "ping_timeout": _seconds(1, 3600),
+    "silent_timeout": _seconds(1, _MONTH),
     "cpu": Range(0.01, 1024),
 }
 PORT = Range(1, 65535, whole=True)

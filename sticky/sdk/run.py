@@ -36,7 +36,7 @@ _PR_SET_PDEATHSIG = 1  # prctl(2)
 def daemon_command(app: str, state_dir: Path) -> Sequence[str]:
     """The daemon as a child of this interpreter, on a free port of this machine only."""
     twistd = "from twisted.scripts.twistd import run; run()"
-    options = ["--app", app, "--listen", "tcp:0:interface=127.0.0.1", "--state-dir", str(state_dir)]
+    options = ["--ephemeral", "--app", app, "--listen", "tcp:0:interface=127.0.0.1", "--state-dir", str(state_dir)]
     return [sys.executable, "-c", twistd, "-n", "--pidfile=", "sticky", *options]
 
 

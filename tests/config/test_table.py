@@ -14,6 +14,7 @@ from sticky.config.kinds import Flag, Place, Refused, show
 from sticky.config.settings import DaemonSettings, ProxyTokenSettings, ServerSettings
 from sticky.config.table import DAEMON, PROXY_TOKEN, REQUIRED, SERVER, Setting
 from sticky.core.values import Policy, ServerName
+from sticky.edge.handshake import RelayRules
 from sticky.edge.site import Site
 
 ROOT = Path(__file__).parents[2]
@@ -43,11 +44,18 @@ class TableTests(SynchronousTestCase):
     def test_defaults_of_the_data_plane_are_the_edges(self) -> None:
         site = Site(name=ServerName("echo"))
         for field in attrs.fields(Site):
-            if field.name in ROWS:
+            if field.name in ROWS and field.name != "websocket":
                 default, own = ROWS[field.name].default, getattr(site, field.name)
                 self.assertEqual(
                     tuple(default) if own == frozenset() else default, tuple(own) if own == frozenset() else own
                 )
+
+    def test_defaults_of_websockets_are_the_relays(self) -> None:
+        rules = RelayRules()
+        self.assertEqual(ROWS["websocket"].default, rules.mode)
+        for field in attrs.fields(RelayRules):
+            if field.name != "mode":
+                self.assertEqual(ROWS[field.name].default, getattr(rules, field.name))
 
     def test_each_row_is_complete(self) -> None:
         for setting in (*DAEMON, *PROXY_TOKEN, *SERVER):

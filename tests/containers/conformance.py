@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import attrs
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
@@ -110,6 +112,17 @@ class BackendConformance(_Base):
         await self.ending(container, recorder)
         self.assertEqual(recorder.heard(container), ["ready", "exited"])
 
+    async def test_its_place_is_known_at_once_in_json_values_and_stays(self) -> None:
+        recorder = Recorder()
+        container = self.backend.spawn(self.spec(Program.SERVES), recorder)
+        place = dict(container.place)
+        self.assertTrue(place)
+        self.assertEqual(json.loads(json.dumps(place)), place)
+        await self.until(lambda: recorder.address(container))
+        self.assertEqual(container.place, place)
+        container.kill()
+        await self.ending(container, recorder)
+
     async def test_copies_that_run_at_once_have_addresses_of_their_own(self) -> None:
         recorder = Recorder()
         containers = [self.backend.spawn(self.spec(Program.SERVES), recorder) for _ in range(3)]
@@ -189,3 +202,132 @@ class BackendConformance(_Base):
         await self.ending(container, recorder)
         await self.backend.stop()
         self.assertEqual(recorder.heard(container), ["ready", "exited"])
+
+
+@attrs.frozen
+class LeftBehind:
+    """A container whose daemon died."""
+
+    spec: ContainerSpec
+    place: Mapping[str, object]
+    address: Address | None  #: where it was ready when the daemon died
+
+
+class AdoptionConformance(_Base):
+    """Mix in besides, where containers outlive the daemon. `backend` is the next daemon's."""
+
+    backend: IContainerBackend
+
+    @abstractmethod
+    async def left_behind(self, program: Program, *, ready: bool) -> LeftBehind:
+        """What a daemon left that died: `ready` waits for that first, else it died just after the spawn."""
+
+    @abstractmethod
+    async def end_unseen(self, left: LeftBehind) -> None:
+        """It ends while no daemon looks."""
+
+    @abstractmethod
+    async def runs(self, left: LeftBehind) -> bool:
+        """Whether anything of it runs."""
+
+    @abstractmethod
+    def spec(self, program: Program) -> ContainerSpec:
+        """As in `BackendConformance`."""
+
+    @abstractmethod
+    async def until(self, condition: Callable[[], object]) -> None:
+        """As in `BackendConformance`."""
+
+    def taken(self, left: LeftBehind, recorder: Recorder) -> IContainer:
+        container = self.backend.adopt(left.spec, left.place, left.address, recorder)
+        assert container is not None
+        return container
+
+    async def gone(self, container: IContainer, recorder: Recorder) -> Exit:
+        await self.until(lambda: recorder.exit(container))
+        found = recorder.exit(container)
+        assert found is not None
+        return found
+
+    async def test_one_that_was_ready_is_taken_over_without_being_ready_again(self) -> None:
+        left = await self.left_behind(Program.SERVES, ready=True)
+        recorder = Recorder()
+        container = self.taken(left, recorder)
+        verifyObject(IContainer, container)
+        self.assertEqual((container.id, container.place), (left.spec.container, left.place))
+        other = self.backend.spawn(self.spec(Program.SERVES), recorder)
+        await self.until(lambda: recorder.address(other))
+        self.assertNotEqual(recorder.address(other), left.address)
+        self.assertEqual(recorder.heard(container), [])
+        container.terminate()
+        await self.gone(container, recorder)
+        self.assertEqual(recorder.heard(container), ["exited"])
+        self.assertFalse(await self.runs(left))
+        other.kill()
+        await self.gone(other, recorder)
+
+    async def test_one_that_was_not_ready_is_watched_and_then_ready(self) -> None:
+        left = await self.left_behind(Program.SERVES, ready=False)
+        recorder = Recorder()
+        container = self.taken(left, recorder)
+        self.assertEqual(recorder.facts, [])
+        await self.until(lambda: recorder.address(container))
+        container.terminate()
+        await self.gone(container, recorder)
+        self.assertEqual(recorder.heard(container), ["ready", "exited"])
+
+    async def test_one_that_ignores_terminate_is_ended_by_kill(self) -> None:
+        left = await self.left_behind(Program.STUBBORN, ready=True)
+        recorder = Recorder()
+        container = self.taken(left, recorder)
+        container.terminate()
+        container.kill()
+        container.kill()
+        self.assertEqual(recorder.facts, [])
+        await self.gone(container, recorder)
+        container.kill()
+        self.assertFalse(await self.runs(left))
+
+    async def test_one_that_ends_after_its_adoption_is_heard_of(self) -> None:
+        left = await self.left_behind(Program.SERVES, ready=True)
+        recorder = Recorder()
+        container = self.taken(left, recorder)
+        await self.end_unseen(left)
+        await self.gone(container, recorder)
+        self.assertEqual(recorder.heard(container), ["exited"])
+
+    async def test_one_that_ended_meanwhile_is_none(self) -> None:
+        left = await self.left_behind(Program.SERVES, ready=True)
+        await self.end_unseen(left)
+        recorder = Recorder()
+        self.assertIsNone(self.backend.adopt(left.spec, left.place, left.address, recorder))
+        self.assertEqual(recorder.facts, [])
+
+    async def test_one_whose_place_was_never_noted_is_ended(self) -> None:
+        left = await self.left_behind(Program.STUBBORN, ready=True)
+        recorder = Recorder()
+        self.assertIsNone(self.backend.adopt(left.spec, {}, None, recorder))
+        await self.until_ended(left)
+        self.assertEqual(recorder.facts, [])
+
+    async def test_a_place_that_is_somebody_elses_is_none_and_that_one_goes_on(self) -> None:
+        one = await self.left_behind(Program.SERVES, ready=True)
+        other = await self.left_behind(Program.SERVES, ready=True)
+        recorder = Recorder()
+        self.assertIsNone(self.backend.adopt(one.spec, other.place, one.address, recorder))
+        await self.until_ended(one)
+        self.assertTrue(await self.runs(other))
+        container = self.taken(other, recorder)
+        container.kill()
+        await self.gone(container, recorder)
+
+    async def until_ended(self, left: LeftBehind) -> None:
+        for _ in range(1000):
+            if not await self.runs(left):
+                return
+            await self.turn()
+        self.fail(f"{left.spec.container} still runs")
+
+    @abstractmethod
+    async def turn(self) -> None:
+        """Let a little time pass."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from sticky.containers.endings import cannot_start, ended
+from sticky.containers.endings import cannot_start, ended, out_of_memory
 
 
 class EndingTests(SynchronousTestCase):
@@ -35,3 +35,9 @@ class EndingTests(SynchronousTestCase):
         self.assertEqual(ended(0, None, was_ready=False), "exited with status 0 before it was ready")
         self.assertEqual(ended(None, 11, was_ready=True), "ended by SIGSEGV")
         self.assertEqual(ended(None, 44, was_ready=True), "ended by signal 44")
+
+    def test_an_end_that_nobody_saw_says_that_its_status_is_not_known(self) -> None:
+        self.assertIn("not known", ended(None, None, was_ready=True))
+
+    def test_want_of_memory_is_the_kernels_doing(self) -> None:
+        self.assertEqual(out_of_memory(was_ready=False), "killed by the kernel before it was ready: out of memory")

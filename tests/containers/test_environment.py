@@ -70,13 +70,19 @@ class EnvironmentTests(SynchronousTestCase):
     def test_a_runtime_that_reports_is_told_where(self) -> None:
         self.assertEqual(environment(spec(), 20_001, 3, DAEMON)["STICKY_READY_FD"], "3")
 
+    def test_its_state_directory_is_marked_and_a_runtime_is_told_of_the_file_besides(self) -> None:
+        result = environment(spec(), 20_001, 3, DAEMON, realm="r1", ready_file=Path("/scratch/ready"))
+        self.assertEqual((result["STICKY_STATE"], result["STICKY_READY_FILE"]), ("r1", "/scratch/ready"))
+
     def test_the_operator_can_replace_what_is_inherited_and_what_we_say(self) -> None:
         result = environment(spec({"PATH": "/opt", "STICKY_URL": "http://x"}), 20_001, None, DAEMON)
         self.assertEqual((result["PATH"], result["STICKY_URL"]), ("/opt", "http://x"))
 
     def test_where_it_listens_and_who_it_is_stay_ours(self) -> None:
-        result = environment(spec({"PORT": "80", "STICKY_CONTAINER_ID": "ct-2"}), 20_001, None, DAEMON)
-        self.assertEqual((result["PORT"], result["STICKY_CONTAINER_ID"]), ("20001", "ct-1"))
+        theirs = {"PORT": "80", "STICKY_CONTAINER_ID": "ct-2", "STICKY_STATE": "r2"}
+        result = environment(spec(theirs), 20_001, None, DAEMON, realm="r1")
+        found = [result[name] for name in theirs]
+        self.assertEqual(found, ["20001", "ct-1", "r1"])
 
     def test_a_daemon_without_path_still_gives_one(self) -> None:
         self.assertEqual(environment(spec(), 20_001, None, {})["PATH"], DEFAULT_PATH)

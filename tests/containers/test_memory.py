@@ -8,11 +8,11 @@ from pathlib import Path
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from sticky.containers.memory import MemoryBackend, MemoryContainer, State
+from sticky.containers.memory import Machine, MemoryBackend, MemoryContainer, State
 from sticky.core.values import ContainerId, DeploymentId, ServerName
 from sticky.errors import IllegalEvent
 from sticky.isticky import ContainerSpec, Exit, TCPAddress
-from tests.containers.conformance import BackendConformance, Program, Recorder
+from tests.containers.conformance import AdoptionConformance, BackendConformance, LeftBehind, Program, Recorder
 
 
 def spec(number: int, command: tuple[str, ...] = ("serves",)) -> ContainerSpec:
@@ -55,6 +55,43 @@ class MemoryConformanceTests(BackendConformance, TestCase):
                 return
             self.clock.advance(0)
         self.assertTrue(condition())
+
+
+class MemoryAdoptionConformanceTests(AdoptionConformance, TestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.machine = Machine()
+        self.backend = MemoryBackend(self.clock, play, self.machine)
+        self.count = 0
+
+    def spec(self, program: Program) -> ContainerSpec:
+        self.count += 1
+        return spec(self.count, (program.value,))
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        for _ in range(3):
+            if condition():
+                return
+            self.clock.advance(0)
+        self.assertTrue(condition())
+
+    async def turn(self) -> None:
+        self.clock.advance(0)
+
+    async def left_behind(self, program: Program, *, ready: bool) -> LeftBehind:
+        daemon = MemoryBackend(self.clock, play, self.machine)
+        recorder = Recorder()
+        container = daemon.spawn(self.spec(program), recorder)
+        if ready:
+            await self.until(lambda: recorder.address(container))
+        daemon.crash()
+        return LeftBehind(container.spec, container.place, recorder.address(container))
+
+    async def end_unseen(self, left: LeftBehind) -> None:
+        self.machine.containers[left.spec.container].make_exit()
+
+    async def runs(self, left: LeftBehind) -> bool:
+        return left.spec.container in self.machine.containers
 
 
 class MemoryBackendTests(SynchronousTestCase):
@@ -104,3 +141,29 @@ class MemoryBackendTests(SynchronousTestCase):
         container.kill()
         self.clock.advance(0)
         self.assertEqual(self.recorder.heard(container), ["exited"])
+
+    def test_what_is_ready_while_no_daemon_looks_is_said_to_the_next(self) -> None:
+        container = self.backend.spawn(spec(1), self.recorder)
+        self.backend.crash()
+        container.make_ready()
+        self.assertEqual(self.recorder.facts, [])
+        heir = MemoryBackend(self.clock, machine=self.backend.machine)
+        self.assertIs(heir.adopt(container.spec, container.place, None, self.recorder), container)
+        self.assertEqual(self.recorder.facts, [])
+        self.clock.advance(0)
+        self.assertEqual(self.recorder.heard(container), ["ready"])
+        self.assertEqual(heir.containers, {container.id: container})
+
+    def test_orphans_are_those_that_are_neither_known_nor_adopted(self) -> None:
+        one, two, three = [self.backend.spawn(spec(number), self.recorder) for number in (1, 2, 3)]
+        self.backend.crash()
+        heir = MemoryBackend(self.clock, machine=self.backend.machine)
+        heir.adopt(one.spec, one.place, None, self.recorder)
+        self.assertEqual(heir.orphans([two.id]), {three.id})
+        self.clock.advance(0)
+        self.assertEqual(set(heir.machine.containers), {one.id, two.id})
+        self.assertEqual(self.recorder.facts, [])
+
+    def test_an_id_that_runs_already_is_not_adopted_again(self) -> None:
+        container = self.backend.spawn(spec(1), self.recorder)
+        self.assertRaises(IllegalEvent, self.backend.adopt, container.spec, container.place, None, self.recorder)

@@ -26,6 +26,14 @@ class PortsTests(SynchronousTestCase):
         error = self.assertRaises(NoFreePort, mine.acquire)
         self.assertIn("20000", str(error))
 
+    def test_a_reserved_port_is_passed_over_until_it_is_released(self) -> None:
+        mine = ports(20_000, 20_001)
+        mine.reserve(20_000)
+        mine.reserve(65_000)  # from another range, of an earlier configuration
+        self.assertEqual(mine.acquire(), 20_001)
+        mine.release(20_000)
+        self.assertEqual(mine.acquire(), 20_000)
+
     def test_a_released_port_comes_back_last(self) -> None:
         mine = ports(20_000, 20_002)
         first = mine.acquire()

@@ -10,8 +10,6 @@ from collections import Counter
 from math import ceil
 from typing import Any
 
-import attrs
-
 from sticky import errors
 from sticky.core.container import ContainerState
 from sticky.core.effects import (
@@ -27,76 +25,8 @@ from sticky.core.events import ContainerExited, Deployed, Event, StartRequested,
 from sticky.core.fleet import TOKEN_LEEWAY
 from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated, ContainerMoved, Record, SessionCreated, SessionDrains
-from sticky.core.session import Session
-from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, Placement, Policy, SessionId, WaiterId
-
-FOREVER = float("inf")
-OPEN = (ContainerState.STARTING, ContainerState.READY)
-
-
-@attrs.define(eq=False)
-class Stay:
-    """A session."""
-
-    container: ContainerId
-    caller: Caller
-    idle_timeout: float
-    last: float
-    open: list[Session] = attrs.field(factory=list)
-    drains: EndReason | None = None
-    cut_at: float = FOREVER
-
-    @property
-    def due(self) -> float:
-        """When time ends it."""
-        if self.drains is not None:
-            return self.cut_at
-        return FOREVER if self.open else self.last + self.idle_timeout
-
-
-@attrs.define(eq=False)
-class Box:
-    """A container."""
-
-    id: ContainerId
-    order: int
-    deployment: DeploymentId
-    born: float
-    max_age: float
-    limit: int
-    startup_timeout: float
-    since: float  #: when it entered its state
-    state: ContainerState = ContainerState.STARTING
-    empty_since: float = FOREVER
-    drained_by: float = FOREVER
-    killed: bool = False
-
-    def fits(self, now: float, idle_timeout: float) -> bool:
-        """Whether its age limit is farther away than this."""
-        return now < self.born + self.max_age - idle_timeout
-
-
-@attrs.define(eq=False)
-class Ask:
-    """A start that is not answered; several clients may wait for it."""
-
-    rank: int
-    caller: Caller
-    owner: str
-    idle_timeout: float
-    key: str | None
-    deadline: float
-    waiters: set[WaiterId]
-    held_until: float = FOREVER
-
-
-@attrs.frozen
-class Bound:
-    """What a key stands for after the answer."""
-
-    session: SessionId
-    idle_timeout: float
-    expires_at: float
+from sticky.core.values import ContainerId, DeploymentId, EndReason, Placement, Policy, SessionId, WaiterId
+from tests.core.entries import FOREVER, OPEN, Ask, Bound, Box, Stay
 
 
 class Books:
@@ -113,6 +43,7 @@ class Books:
         self.memory = Memory()
         self.stays: dict[SessionId, Stay] = {}
         self.homes: dict[SessionId, ContainerId] = {}
+        self.granted: set[SessionId] = set()  #: those that somebody may have a token for
         self.ended: dict[SessionId, tuple[EndReason, str | None]] = {}
         self.boxes: dict[ContainerId, Box] = {}
         self.tokens_end: dict[ContainerId, float] = {}
@@ -129,7 +60,7 @@ class Books:
         self.ranks = 0
         self.cause: Event = TimePassed()
         self.spawned: list[Box] = []
-        self.closed: list[Box] = []
+        self.closed: list[tuple[Box, float]] = []  #: by scaling in this step, and since when they had been empty
         self._births = 0
 
     # --- what is asked for
@@ -179,9 +110,7 @@ class Books:
             return
         self.ranks += 1
         deadline = self.now + policy.queue_timeout
-        self.asks.append(
-            Ask(self.ranks, event.caller, event.owner, idle_timeout, event.key, deadline, {event.waiter})
-        )
+        self.asks.append(Ask(self.ranks, event.caller, event.owner, idle_timeout, event.key, deadline, {event.waiter}))
 
     def leave(self, waiter: WaiterId) -> None:
         """A client leaves."""
@@ -203,7 +132,7 @@ class Books:
 
     def is_placed(self, ask: Ask) -> bool:
         """Whether a ledger is asked to take it, so that its queue clock stands still."""
-        return ask.rank in self.placed.values()
+        return bool(self.placed) and ask.rank in self.placed.values()
 
     def queue(self) -> list[Ask]:
         """Those that take a place in the queue."""
@@ -223,6 +152,10 @@ class Books:
         if bound is None or bound.expires_at <= self.now:
             return None
         return bound if bound.session in self.stays or bound.session in self.unheard else None
+
+    def tombstone_stands(self, container: ContainerId) -> bool:
+        """Whether the ended sessions of this container must be remembered."""
+        return self.tokens_end[container] > self.now
 
     def hopeless(self) -> bool:
         """Whether starts fail fast."""
@@ -302,8 +235,11 @@ class Books:
             self._answer(waiter)
             return
         assert self.homes[effect.session] == effect.container
+        self.granted.add(effect.session)
         rank = self.placed.pop(effect.session, None)
-        ask = next(ask for ask in self.asks if (ask.waiters == set(effect.waiters) if rank is None else ask.rank == rank))
+        ask = next(
+            ask for ask in self.asks if (ask.waiters == set(effect.waiters) if rank is None else ask.rank == rank)
+        )
         assert ask.idle_timeout == effect.idle_timeout and ask.waiters == set(effect.waiters)
         self.asks.remove(ask)
         if self.prompt:
@@ -429,7 +365,7 @@ class Books:
             case ContainerState.READY, ContainerState.STOPPING:
                 # Invariant 6: only scaling does this, and never to one that has a session.
                 assert not live, "scaling stopped a container with a session"
-                self.closed.append(box)
+                self.closed.append((box, box.empty_since))
             case ContainerState.DRAINING, ContainerState.STOPPING:
                 assert not live or box.drained_by <= self.now, "its time to drain was cut short"
             case before, ContainerState.GONE:

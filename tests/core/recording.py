@@ -8,7 +8,7 @@ from typing import Any
 
 from sticky.core import container, session, starts
 
-TABLES = {"session": session, "start": starts, "container": container}
+TABLES: dict[str, Any] = {"session": session, "start": starts, "container": container}
 
 
 class RecordingTable(dict[Any, Any]):

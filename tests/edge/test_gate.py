@@ -9,10 +9,10 @@ from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
 from sticky import errors
-from sticky.core.values import ServerName
+from sticky.core.values import EndReason, ServerName
 from sticky.edge.handshake import Handshake, IWebSocketFront
 from sticky.edge.site import Site
-from sticky.isticky import Answer, IEventStream, ILease
+from sticky.isticky import Answer, IEventStream, ILease, ILeaseHolder
 from tests.fakes.edge import ANSWER, FakeEdge, get, handshake
 from tests.fakes.routing import SERVER, SESSION, TOKEN, claims
 from tests.fakes.transport import FakeTransport
@@ -222,6 +222,7 @@ class Stream:
         self.stopped += 1
 
 
+@implementer(ILeaseHolder)
 class HandoverTests(TestCase):
     def setUp(self) -> None:
         self.calls: list[tuple[IWebSocketFront, Handshake, ILease]] = []
@@ -234,6 +235,10 @@ class HandoverTests(TestCase):
     def relay(self, front: IWebSocketFront, shake: Handshake, lease: ILease) -> None:
         self.calls.append((front, shake, lease))
         front.on_gone(self.left)
+        lease.transfer(self)
+
+    def session_ended(self, reason: EndReason, detail: str | None) -> None:
+        self.front.refuse(errors.SessionEnded(reason.value, detail))
 
     def left(self) -> None:
         self.gone += 1
@@ -286,6 +291,23 @@ class HandoverTests(TestCase):
         self.assertEqual(self.gone, 1)
         self.assertEqual((len(self.edge.routing.held), self.edge.context.doors.inside), (0, 0))
         self.assertRaises(errors.IllegalEvent, self.front.refuse, errors.BadGateway())
+
+    def test_after_the_relay_gave_up_the_front_hears_of_the_sessions_end_and_counts_the_client_alone(self) -> None:
+        transport = FakeTransport(self.edge.reactor)
+        self.front.pass_on(transport, b"HTTP/1.1 403 Forbidden\r\nContent-Length: 4\r\n\r\nno")
+        self.edge.routing.end_all(EndReason.TERMINATED)
+        self.lease.release()  # late, and no longer the relay's
+        self.assertEqual(self.edge.context.doors.inside, 1)
+        self.assertTrue(transport.aborted)
+        self.client.drain()
+        self.client.drain()
+        self.assertTrue(self.client.lost)
+        self.assertEqual(self.edge.context.doors.inside, 0)
+
+    def test_a_session_that_ends_while_the_relay_dials_is_410(self) -> None:
+        self.edge.routing.end_all(EndReason.TERMINATED)
+        self.client.drain()
+        self.assertIn(b" 410 ", self.client.taken)
 
     def test_without_a_relay_handshakes_are_503(self) -> None:
         self.assertIn(b" 503 ", ask(FakeEdge(), handshake()).taken)

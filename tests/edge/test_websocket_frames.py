@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import TestCase
 
 from sticky.edge import frames
-from sticky.edge.websocket import RelayTimes
+from sticky.edge.handshake import RelayRules
 from tests.fakes.ws_transport import Relayed
 from tests.strategies_frames import Frame, Reader, chop, chops, encode, frame_lists, parse
 
@@ -71,7 +71,7 @@ class PassingTests(TestCase):
         self, upward: list[Frame], downward: list[Frame], sizes: list[int], moments: list[int]
     ) -> None:
         """The output parses, is the input plus the pings, and no pong of ours passes."""
-        relayed = Relayed(RelayTimes(ping_interval=10, ping_timeout=0)).open()
+        relayed = Relayed(rules=RelayRules(ping_interval=10, ping_timeout=0)).open()
         up = chop(b"".join(encode(frame) for frame in upward), sizes)
         down = chop(b"".join(encode(frame) for frame in downward), sizes)
         sending, at_client = Reader(), Reader()
@@ -101,7 +101,7 @@ class PassingTests(TestCase):
 
 
 def _is_ping_of_ours(relayed: Relayed, frame: Frame) -> bool:
-    return frame.opcode == frames.PING and relayed.relays.is_mark(frame.payload)
+    return frame.opcode == frames.PING and frame.payload in relayed.relays.marks
 
 
 class BackPressureTests(TestCase):

@@ -7,6 +7,7 @@ from twisted.trial.unittest import TestCase
 
 from sticky import errors
 from sticky.core.values import EndReason
+from sticky.edge.handshake import RelayRules
 from sticky.edge.websocket import RelayTimes, WebSocketRelays
 from sticky.isticky import ILeaseHolder, UNIXAddress
 from tests.fakes.ws_front import FakeLease
@@ -169,8 +170,7 @@ class RefusingTests(TestCase):
         self.assertEqual(last.calls, [])
 
     def test_an_unknown_mode_is_a_programming_error(self) -> None:
-        relayed = Relayed()
-        self.assertRaises(ValueError, relayed.relays.relay, relayed.front, handshake(), relayed.lease, "tunnel")
+        self.assertRaises(ValueError, RelayRules, mode="tunnel")
 
 
 class PassingOnTests(TestCase):

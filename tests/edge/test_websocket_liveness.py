@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.trial.unittest import TestCase
 
 from sticky.edge import frames
-from sticky.edge.websocket import RelayTimes
+from sticky.edge.handshake import RelayRules
 from tests.fakes.ws_transport import Relayed
 from tests.strategies_frames import Frame, encode
 
@@ -15,7 +15,7 @@ class PingTests(TestCase):
         """The only frame that the client has got: a ping of ours; its payload."""
         (frame,) = relayed.client.frames()
         self.assertEqual((frame.opcode, frame.masked, len(frame.payload)), (frames.PING, False, 8))
-        self.assertTrue(relayed.relays.is_mark(frame.payload))
+        self.assertIn(frame.payload, relayed.relays.marks)
         return frame.payload
 
     def test_a_ping_is_sent_every_interval_and_its_pong_swallowed(self) -> None:
@@ -67,13 +67,13 @@ class PingTests(TestCase):
         self.assertFalse(relayed.client.lost)
 
     def test_no_pings_where_they_are_off(self) -> None:
-        relayed = Relayed(RelayTimes(ping_interval=0)).open()
+        relayed = Relayed(rules=RelayRules(ping_interval=0)).open()
         relayed.settle(200)
         self.assertEqual(relayed.client.out, b"")
         self.assertFalse(relayed.client.lost)
 
     def test_a_frame_that_is_being_written_is_finished_before_the_ping(self) -> None:
-        relayed = Relayed(RelayTimes(ping_interval=5, ping_timeout=100)).open()
+        relayed = Relayed(rules=RelayRules(ping_interval=5, ping_timeout=100)).open()
         wire = encode(Frame(frames.BINARY, bytes(1000))) + encode(Frame(frames.TEXT, b"next"))
         relayed.container.deliver(wire[:500])
         relayed.settle(5)
@@ -83,7 +83,7 @@ class PingTests(TestCase):
         self.assertEqual(kinds, [frames.BINARY, frames.PING, frames.TEXT])
 
     def test_a_header_that_is_held_back_does_not_hold_back_the_ping(self) -> None:
-        relayed = Relayed(RelayTimes(ping_interval=5)).open()
+        relayed = Relayed(rules=RelayRules(ping_interval=5)).open()
         relayed.container.deliver(b"\x82")
         relayed.settle(5)
         self.ping(relayed)
@@ -91,7 +91,7 @@ class PingTests(TestCase):
         self.assertEqual(relayed.client.out, b"\x82\x01x")
 
     def test_the_time_to_answer_starts_when_the_ping_is_written(self) -> None:
-        relayed = Relayed(RelayTimes(ping_interval=30, ping_timeout=20)).open()
+        relayed = Relayed(rules=RelayRules(ping_interval=30, ping_timeout=20)).open()
         wire = encode(Frame(frames.BINARY, bytes(100)))
         relayed.container.deliver(wire[:50])
         relayed.settle(30)

@@ -45,6 +45,7 @@ class FakeLease:
     container: ContainerId
     address: Address
     released: int = 0
+    counts: bool = True
 
     def release(self) -> None:
         self.released += 1
@@ -52,6 +53,12 @@ class FakeLease:
 
     def transfer(self, holder: ILeaseHolder) -> None:
         self.holder = holder
+
+    def suspend(self) -> None:
+        self.counts = False
+
+    def resume(self) -> None:
+        self.counts = True
 
 
 @implementer(IRouting)

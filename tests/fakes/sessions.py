@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from zope.interface import implementer
 
 from sticky import errors
@@ -69,10 +69,11 @@ class FakeSessions:
     def position(self, waiting: Deferred[Credentials]) -> QueuePosition | None:
         return next(start.position for start in self.starts if start.deferred is waiting)
 
-    def terminate(self, claims: Claims, grace: float | None) -> None:
+    def terminate(self, claims: Claims, grace: float | None) -> Deferred[None]:
         if claims.session not in self.alive:
             raise errors.UnknownSession
         self.terminated.append((claims, grace))
+        return succeed(None)
 
     def status(self, claims: Claims) -> SessionStatus:
         if claims.session not in self.alive:

@@ -12,7 +12,7 @@ from zope.interface import implementer
 from sticky import errors
 from sticky.core.values import ContainerId, SessionId
 from sticky.edge.grammar import HeadLimits, members
-from sticky.edge.handshake import Handshake, IWebSocketFront
+from sticky.edge.handshake import Handshake, IWebSocketFront, RelayRules
 from sticky.edge.parsing import find_request_end, parse_request
 from sticky.edge.websocket import WebSocketRelays
 from sticky.isticky import Address, ILease
@@ -31,6 +31,18 @@ class FakeLease:
         self.address = address
         self.holder: Any = None
         self.released = 0
+        self.counts = True
+        self.over: Exception | None = None  #: what `resume` raises
+
+    def suspend(self) -> None:
+        """Remembered."""
+        self.counts = False
+
+    def resume(self) -> None:
+        """Remembered, or refused."""
+        if self.over is not None:
+            raise self.over
+        self.counts = True
 
     def release(self) -> None:
         """Counted."""
@@ -84,10 +96,10 @@ class WSFront(Protocol):
         head = parse_request(self.buffer[:end], LIMITS)
         raw, self.buffer = self.buffer[:end], self.buffer[end:]
         offers = tuple(m for value in head.values(b"sec-websocket-protocol") for m in members(value))
-        handshake = Handshake(head, raw[:-2] + self.home.added + b"\r\n", offers, self.home.echo)
+        handshake = Handshake(head, raw[:-2] + self.home.added + b"\r\n", offers, self.home.echo, self.home.rules)
         self.lease = FakeLease(self.home.address)
         self.home.leases.append(self.lease)
-        self.home.relays.relay(self, handshake, self.lease, "frames")
+        self.home.relays.relay(self, handshake, self.lease)
 
     def take_over(self) -> bytes:
         """As the interface says."""
@@ -136,7 +148,8 @@ class WSFrontFactory(Factory):
 
     noisy = False
 
-    def __init__(self, relays: WebSocketRelays, address: Address) -> None:
+    def __init__(self, relays: WebSocketRelays, address: Address, rules: RelayRules | None = None) -> None:
+        self.rules = rules or RelayRules()
         self.relays = relays
         self.address = address
         self.added = b"x-modal-server-session-id: sd-1\r\n"

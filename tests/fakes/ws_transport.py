@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 from twisted.internet import error
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
@@ -17,7 +18,7 @@ from zope.interface import implementer
 
 from sticky import errors
 from sticky.edge.grammar import HeadLimits
-from sticky.edge.handshake import Handshake, IWebSocketFront
+from sticky.edge.handshake import Handshake, IWebSocketFront, RelayRules
 from sticky.edge.parsing import parse_request
 from sticky.edge.websocket import RelayTimes, WebSocketRelays
 from sticky.isticky import Address, TCPAddress, UNIXAddress
@@ -232,7 +233,10 @@ def handshake(offers: tuple[bytes, ...] = (), echo: bytes | None = None) -> Hand
 class Relayed:
     """One WebSocket through a relay; `client` and `container` are the transports that the relay writes to."""
 
-    def __init__(self, times: RelayTimes | None = None, address: Address | None = None) -> None:
+    def __init__(
+        self, times: RelayTimes | None = None, address: Address | None = None, rules: RelayRules | None = None
+    ) -> None:
+        self.rules = rules or RelayRules()
         self.reactor = FakeReactor()
         self.relays = WebSocketRelays(self.reactor, times)
         self.lease = FakeLease(address or TCPAddress("127.0.0.1", 1))
@@ -242,7 +246,7 @@ class Relayed:
 
     def ask(self, asked: Handshake | None = None) -> FakeConnector:
         """Give the relay a handshake; it dials."""
-        self.relays.relay(self.front, asked or handshake(), self.lease)
+        self.relays.relay(self.front, attrs.evolve(asked or handshake(), rules=self.rules), self.lease)
         return self.reactor.dials[-1]
 
     def connect(self, asked: Handshake | None = None) -> FakeTransport:

@@ -15,6 +15,7 @@ from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
 from sticky.edge.context import EdgeContext, EdgeFactory, WebSocketRelay
+from sticky.edge.dialling import Dialler
 from sticky.edge.limits import EdgeLimits, EdgeSettings
 from sticky.edge.site import Site, Sites
 from sticky.edge.wire import Names
@@ -108,6 +109,7 @@ class EdgeCase(TestCase):
     timeout = 110
     limits = EdgeLimits(upstream_idle=2.0, linger_timeout=1.0)
     site = Site(name=SERVER)
+    own_transports = True  # False: Twisted's, which TLS and unknown endpoints may bring
 
     def setUp(self) -> None:
         self.clients: list[RawClient] = []
@@ -135,13 +137,15 @@ class EdgeCase(TestCase):
             self.verifier,
             self.routing,
             self.control,
-            reactor,
+            Dialler(reactor) if self.own_transports else reactor,
             wall=time.time,
             websocket_relay=websocket_relay,
             access=RecordingLog(self.records),
         )
         self.factory = EdgeFactory(self.context)
         self.port = self.listen(self.factory)
+        if self.own_transports:
+            self.port = self.factory.listening(self.port)
         self.ports.append(self.port)
 
     def listen(self, factory: Factory) -> Any:

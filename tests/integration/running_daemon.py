@@ -98,6 +98,7 @@ class Daemon(Running):
         """`listen`: on a free port of ours; False leaves that to the arguments."""
         folder.mkdir(parents=True, exist_ok=True)
         self.state = folder / "state"
+        (self.state / "url").unlink(missing_ok=True)  # of one that was killed
         command = [*TWISTD, "-n", "--pidfile=", "sticky", *arguments]
         command += ["--state-dir", str(self.state)]
         if listen:

@@ -3,88 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
-import sys
 import time
 from pathlib import Path
 
 import requests
 from twisted.trial.unittest import SynchronousTestCase
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 
+from tests.integration.daemon_case import COOKIE, ECHO, DaemonCase, server
 from tests.integration.running_daemon import Daemon, until
 
-APPS = Path(__file__).parent / "apps"
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
-PYTHON = sys.executable
-COOKIE = "__Host-modal-session-token"
-ECHO = f"{json.dumps([PYTHON, str(APPS / 'echo_ws.py'), '{port}'])}"
-
-
-def server(name: str, command: str, **settings: object) -> str:
-    """A table of sticky.toml; `command` is TOML already."""
-    rest = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
-    return f"[servers.{name}]\ncommand = {command}\n{rest}\n"
-
-
-class DaemonCase(SynchronousTestCase):
-    """Runs a daemon on what `config` says."""
-
-    def serve(self, config: str, env: dict[str, str] | None = None) -> None:
-        folder = Path(self.mktemp()).resolve()
-        folder.mkdir()
-        (folder / "sticky.toml").write_text(config)
-        self.folder = folder
-        self.daemon = Daemon(folder, "--config", str(folder / "sticky.toml"), env=env)
-        self.addCleanup(self.daemon.stop)
-        self.url = self.daemon.url()
-        self.bearer = (folder / "state" / "proxy-token").read_text().strip()
-        self.http = requests.Session()
-        self.addCleanup(self.http.close)
-
-    def start(self, host: str | None = None, **headers: str) -> requests.Response:
-        fields = {"Authorization": f"Bearer {self.bearer}", **headers}
-        if host is not None:
-            fields["Host"] = host
-        return self.http.post(f"{self.url}/_modal/sessions/start", headers=fields, timeout=90)
-
-    def token(self, host: str | None = None, **headers: str) -> str:
-        answer = self.start(host, **headers)
-        self.assertEqual(answer.status_code, 200, answer.text)
-        return str(answer.json()["token"])
-
-    def get(self, token: str | None, path: str = "/", **headers: str) -> requests.Response:
-        if token is not None:
-            headers["Modal-Authorization"] = f"Bearer {token}"
-        return self.http.get(self.url + path, headers=headers, timeout=30)
-
-    def terminate(self, token: str) -> requests.Response:
-        fields = {"Authorization": f"Bearer {self.bearer}", "x-modal-server-session-token": token}
-        return self.http.post(f"{self.url}/_modal/sessions/terminate", headers=fields, timeout=30)
-
-    def websocket(self, token: str, **options: object) -> ClientConnection:
-        headers = {"Modal-Authorization": f"Bearer {token}"}
-        opened: ClientConnection = connect(
-            self.url.replace("http", "ws") + "/ws", additional_headers=headers, **options
-        )  # type: ignore[call-overload]
-        self.addCleanup(opened.close)
-        return opened
-
-    def children(self) -> list[int]:
-        """Whatever has a container's mark in its environment and works in this daemon's folder."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                if not entry.name.isdigit() or (entry / "cwd").readlink() != self.folder:
-                    continue
-                if b"STICKY_CONTAINER_ID=" in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:  # gone meanwhile
-                continue
-        return found
 
 
 class CredentialTests(DaemonCase):
@@ -208,18 +139,20 @@ class ContainerTests(DaemonCase):
         ours, theirs = self.websocket(first), self.websocket(second)
         container = ours.recv()
         theirs.recv()
-        assert isinstance(container, str)
-        for pid in self.children():
-            if f"STICKY_CONTAINER_ID={container}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes():
-                os.kill(pid, signal.SIGKILL)
+        self.kill_container(str(container))
         with self.assertRaises(ConnectionClosed):
             ours.recv(timeout=5)
         self.assertEqual((ours.close_code, ours.close_reason), (1011, "container_lost"))
-        gone = self.get(first)
-        self.assertEqual((gone.status_code, gone.json()["error"]), (410, "container_lost"))
+        # Its connections are gone a moment before the process is: until then the answer is 503, to be asked again.
+        gone = until("the session is over", lambda: self.over(first), within=5)
+        self.assertEqual(gone, (410, "container_lost"))
         theirs.send("untouched")
         self.assertEqual(theirs.recv(), "untouched")
         self.assertEqual(self.get(self.token()).status_code, 200)
+
+    def over(self, token: str) -> tuple[int, str] | None:
+        answer = self.get(token)
+        return None if answer.status_code == 503 else (answer.status_code, answer.json()["error"])
 
     def test_containers_come_with_sessions_and_go_when_nobody_plays(self) -> None:
         self.serve(server("one", ECHO, scaledown_window=2))
@@ -244,8 +177,8 @@ class StopTests(DaemonCase):
             self.assertEqual((opened.close_code, opened.close_reason), (1001, "server_stopped"))
         self.assertEqual(self.children(), [])
 
-    def test_a_daemon_that_is_killed_takes_its_containers_along(self) -> None:
-        self.serve(server("one", ECHO))
+    def test_an_ephemeral_daemon_that_is_killed_takes_its_containers_along(self) -> None:
+        self.serve("[daemon]\nephemeral = true\n" + server("one", ECHO))
         self.token()
         self.assertEqual(len(self.children()), 1)
         self.daemon.kill()

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 from sticky.containers.logs import last_lines
+from sticky.containers.memory_limit import MemoryKills
 from sticky.containers.ownership import members
 from sticky.containers.ports import Ports
 from sticky.errors import IllegalEvent
 from tests.containers.conformance import Program
 from tests.integration.children import PYTHON, STUBBORN, alive, written, zombies
-from tests.integration.process_case import COMMANDS, ProcessTestCase
+from tests.integration.process_case import COMMANDS, REACTOR, ProcessTestCase
 
 
 class EndTests(ProcessTestCase):
@@ -106,6 +107,63 @@ time.sleep(600)
         container.terminate()
         await self.exit(container)
         self.assertEqual(await self.output(container), ["up", "told"])
+
+    async def test_what_a_crashed_program_leaves_may_end_in_its_own_way(self) -> None:
+        helper = """
+import os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: (print("tidied up", flush=True), os._exit(0)))
+print(os.getppid(), flush=True)
+time.sleep(600)
+"""
+        container = self.run_container("sh", "-c", '"$@" & wait', "sh", *PYTHON, helper)
+        await self.output(container)
+        assert container.pid is not None
+        os.kill(container.pid, signal.SIGKILL)
+        exit = await self.exit(container)
+        self.assertEqual(exit.last_lines[-1], "tidied up")
+
+    async def test_what_it_leaves_is_not_told_twice_and_is_killed_after_a_second(self) -> None:
+        helper = """
+import signal, time
+signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
+print("up", flush=True)
+while True:
+    time.sleep(600)
+"""
+        container = self.run_container("sh", "-c", '"$@" & wait', "sh", *PYTHON, helper)
+        await self.output(container)
+        before = REACTOR.seconds()
+        container.terminate()
+        exit = await self.exit(container)
+        self.assertGreater(REACTOR.seconds() - before, 0.9)
+        self.assertEqual(exit.last_lines, ("up", "told"))
+        assert container.pid is not None
+        self.assertEqual(members(container.id, container.pid), [])
+
+    async def test_a_kill_while_it_is_being_cleared_away_does_not_wait(self) -> None:
+        script = 'trap "" TERM; sleep 600 & echo up; exit 0'
+        container = self.run_container("sh", "-c", script)
+        await self.until(lambda: container.state.value == "sweeping")
+        container.kill()
+        before = REACTOR.seconds()
+        await self.exit(container)
+        self.assertLess(REACTOR.seconds() - before, 0.8)
+
+    async def test_a_kill_by_the_kernel_for_want_of_memory_is_told(self) -> None:
+        cgroups = self.folder / "cgroups"
+        events = cgroups / "memory.events"
+        cgroups.mkdir()
+        events.write_text("oom 0\noom_kill 4\n")
+        self.backend = self.make_backend(memory_kills=MemoryKills(cgroups=cgroups))
+        lucky, victim = (self.run_container("sleep", "600") for _ in range(2))
+        assert lucky.pid is not None and victim.pid is not None
+        os.kill(lucky.pid, signal.SIGKILL)
+        self.assertEqual((await self.exit(lucky)).detail, "killed")
+        events.write_text("oom 1\noom_kill 5\n")
+        os.kill(victim.pid, signal.SIGKILL)
+        exit = await self.exit(victim)
+        self.assertEqual((exit.detail, exit.signal), ("out_of_memory", 9))
+        self.assertIn("out of memory", exit.message)
 
     async def test_a_crash_after_ready_is_told_with_its_signal(self) -> None:
         container = self.run_container(*COMMANDS[Program.SERVES])

@@ -30,6 +30,12 @@ class ReadyTests(ProcessTestCase):
         container = self.run_container("sh", "-c", 'setsid "$@" & sleep 600', "sh", *PYTHON, LISTENS)
         await self.ready(container)
 
+    async def test_a_server_that_listens_on_the_ipv6_loopback_alone(self) -> None:
+        # What Node does with "localhost".
+        script = LISTENS.replace("socket.socket()", "socket.socket(socket.AF_INET6)").replace("127.0.0.1", "::1")
+        container = self.run_container(*PYTHON, script)
+        self.assertEqual(await self.ready(container), TCPAddress("::1", container.port or 0))
+
     async def test_a_unix_socket(self) -> None:
         script = (
             "import socket, sys, time; s = socket.socket(socket.AF_UNIX);"

@@ -10,7 +10,7 @@ from twisted.internet import reactor as _reactor
 
 from sticky.core.values import EndReason
 from sticky.edge import frames
-from sticky.edge.websocket import RelayTimes, WebSocketRelays
+from sticky.edge.websocket import WebSocketRelays
 from sticky.isticky import TCPAddress
 from tests.fakes.containers import RawClient
 from tests.fakes.routing import SESSION, TOKEN
@@ -41,7 +41,7 @@ def close(code: int, reason: bytes = b"", *, masked: bool = False) -> bytes:
 
 class FrontendTests(EdgeCase):
     def begin(self, container: type[RawContainer] = RawContainer, **settings: Any) -> None:
-        self.relays = WebSocketRelays(reactor, RelayTimes(ping_interval=0))
+        self.relays = WebSocketRelays(reactor)
         self.containers = One(container)
         self.addCleanup(self.relays.close_all)
         site = attrs.evolve(self.site, **settings)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sticky.core.values import EndReason
-from sticky.edge.websocket import RelayTimes
+from sticky.edge.handshake import RelayRules
 from sticky.isticky import TCPAddress
 from tests.integration.ws_peers import AsyncioServer, RelayCase, in_thread
 
@@ -134,7 +134,7 @@ async def aiohttp_client(url: str, hold: bool) -> tuple[Any, ...]:
 
 
 class OthersTests(RelayCase):
-    times = RelayTimes(ping_interval=0.5, ping_timeout=5)
+    rules = RelayRules(ping_interval=0.5, ping_timeout=5)
 
     async def converse(self, make_server: Any, client: Any, *, hold: bool = False) -> tuple[Any, list[Any]]:
         """Returns what the client saw, and what the server saw of the end."""
@@ -148,7 +148,7 @@ class OthersTests(RelayCase):
             await self.until(lambda: self.relays.open == 1)
             holder = self.fronts.leases[0].holder
             # Words have passed both ways for long enough that a ping of ours was among them.
-            await self.until(lambda: self.relays.pings > 1)
+            await self.until(lambda: self.relays.marks.count > 1)
             holder.session_ended(EndReason.TERMINATED, None)
         result = await running
         await self.until(lambda: bool(seen))

@@ -32,6 +32,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
+from sticky.edge.handshake import RelayRules
 from sticky.edge.websocket import RelayTimes, WebSocketRelays
 from sticky.isticky import Address, TCPAddress, UNIXAddress
 from tests.fakes.ws_front import WSFrontFactory
@@ -168,12 +169,13 @@ def request(*lines: bytes, target: bytes = b"/chat") -> bytes:
 
 
 class RelayCase(TestCase):
-    """A relay between a port and whatever the test listens with. `times` may be set before `relayed`."""
+    """A relay between a port and whatever the test listens with. `times` and `rules` may be set before `relayed`."""
 
     timeout = 60
     unix = False
     tls = False
-    times = RelayTimes(ping_interval=0)
+    times = RelayTimes()
+    rules = RelayRules(ping_interval=0)
 
     def listen(self, factory: Any) -> Address:
         """Listen as a container, with a Twisted factory."""
@@ -191,7 +193,7 @@ class RelayCase(TestCase):
     def relayed(self, address: Address) -> int:
         """Put the relay before this container; returns its port."""
         self.relays = WebSocketRelays(reactor, self.times)
-        self.fronts = WSFrontFactory(self.relays, address)
+        self.fronts = WSFrontFactory(self.relays, address, self.rules)
         if self.tls:
             pair = ssl.KeyPair.generate().selfSignedCert(1, CN="localhost")
             options = ssl.CertificateOptions(

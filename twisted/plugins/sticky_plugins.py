@@ -15,3 +15,4 @@ sticky = ServiceMaker(
 )
 
 process_backend = BackendPlugin("process", "sticky.containers.process.ProcessBackend")
+docker_backend = BackendPlugin("docker", "sticky.containers.docker.backend.DockerBackend")

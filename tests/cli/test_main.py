@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import signal
 import sys
@@ -14,6 +15,9 @@ from twisted.trial.unittest import TestCase
 
 from sticky import cli
 from sticky._version import __version__
+from sticky.cli.document import commands
+from sticky.cli.options import Example
+from sticky.cli.root import root
 from sticky.sdk import run as run_module
 from sticky.sdk.exception import ConnectionError, InvalidError
 from sticky.sdk.loading import LoadError
@@ -30,11 +34,6 @@ class CommandTests(TestCase):
         path = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, path)
         return Path(path)
-
-    def exits(self, *arguments: str) -> object:
-        with self.assertRaises(SystemExit) as caught:
-            cli.main(arguments)
-        return caught.exception.code
 
     def run_ends_with(self, outcome: BaseException | int) -> int:
         def run_entrypoint(target: str) -> int:
@@ -53,15 +52,51 @@ class CommandTests(TestCase):
 
     def test_wrong_usage_is_one_line_and_status_2(self) -> None:
         wrong: Any
-        for wrong in ((), ("fly",), ("run",), ("run", "a", "b"), ("version", "--loud")):
+        for wrong in (("fly",), ("run",), ("run", "a", "b"), ("version", "--loud"), ("sessions", "fly")):
             self.err.truncate(0)
             self.err.seek(0)
-            self.assertEqual(2, self.exits(*wrong))
+            self.assertEqual(2, cli.main(wrong))
             self.assertEqual(1, self.err.getvalue().count("\n"), self.err.getvalue())
+            self.assertRegex(self.err.getvalue(), r"^sticky: .* \(see sticky[a-z ]* --help\)\n$")
+        self.assertEqual("", self.out.getvalue())
+
+    def test_nothing_to_do_shows_what_there_is(self) -> None:
+        for arguments in ((), ("sessions",)):
+            self.assertEqual(2, cli.main(arguments))
+            self.assertIn("Commands:", self.err.getvalue())
+        self.assertEqual("", self.out.getvalue())
 
     def test_help_is_no_error(self) -> None:
-        self.assertEqual(0, self.exits("--help"))
-        self.assertIn("check", self.out.getvalue())
+        for arguments in (("--help",), ("-h",)):
+            self.assertEqual(0, cli.main(arguments))
+            self.assertIn("check", self.out.getvalue())
+
+    def test_every_command_has_help_with_an_example(self) -> None:
+        found = list(commands(root, "sticky"))
+        self.assertGreater(len(found), 20)
+        for path, command in found:
+            self.out.truncate(0)
+            self.out.seek(0)
+            self.assertEqual(0, cli.main([*path.split()[1:], "--help"]))
+            self.assertIn("Example:\n  ", self.out.getvalue(), path)
+            assert isinstance(command, Example)
+            self.assertIn(path, command.example)
+
+    def test_whoever_reads_the_output_may_leave(self) -> None:
+        class Closed(io.StringIO):
+            def write(self, text: str) -> int:
+                raise BrokenPipeError
+
+        self.patch(sys, "stdout", Closed())
+        self.patch(os, "dup2", lambda *arguments: None)
+        self.assertEqual(141, cli.main(["version"]))
+        self.assertEqual("", self.err.getvalue())
+
+    def test_completion_for_each_shell(self) -> None:
+        for shell in ("bash", "zsh", "fish"):
+            self.assertEqual(0, cli.main(["completion", shell]))
+            self.assertIn("_STICKY_COMPLETE", self.out.getvalue())
+        self.assertEqual(2, cli.main(["completion", "tcsh"]))
 
     def test_run_gives_the_entrypoints_status(self) -> None:
         self.assertEqual(1, self.run_ends_with(1))

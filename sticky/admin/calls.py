@@ -1,0 +1,211 @@
+"""The admin API's calls: which there are, what they take, what they answer. Reaches state through `IInspection` only.
+
+Must not know HTTP beyond methods, paths and JSON; `web` turns what is raised and returned here into answers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+
+from sticky import errors
+from sticky.admin import bodies
+from sticky.admin.bodies import Body
+from sticky.admin.recent import Recent
+from sticky.admin.streams import LogStream, Wanted
+from sticky.config.settings import Settings
+from sticky.isticky import IInspection
+
+LONGEST_PAGE: Final = 1000
+
+#: A configuration file and an app, either may be None, seen from this folder. Blocks, so it is called in a thread.
+Check = Callable[[Path | None, str | None, Path], Settings]
+InThread = Callable[..., Deferred[Any]]
+
+
+@attrs.frozen
+class Call:
+    """One call. `arguments` are the parts of the path that are names."""
+
+    arguments: tuple[str, ...]
+    query: Mapping[str, str]
+    body: Mapping[str, object] = attrs.field(repr=False)
+
+
+Result = Body | LogStream | Deferred[Body]
+
+
+class AdminCalls:
+    """Answers calls: a JSON object now or later, or a stream. Raises, or fails with, `errors.Refusal`."""
+
+    def __init__(
+        self, inspection: IInspection, recent: Recent, check: Check, in_thread: InThread, clock: IReactorTime
+    ) -> None:
+        self._inspection = inspection
+        self._recent = recent
+        self._check = check
+        self._in_thread = in_thread
+        self._clock = clock
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, object]) -> Result:
+        """Find the call and make it. Raises `errors.NotFound`, `errors.MethodNotAllowed`, and what the call raises."""
+        allowed = []
+        for route in ROUTES:
+            found = re.fullmatch(route.path, path)
+            if found and route.method == method:
+                unknown = query.keys() - route.query
+                if unknown:
+                    raise errors.BadRequest(f"Unknown parameter {min(unknown)!r}; there are: {_list(route.query)}.")
+                return route.call(self, Call(found.groups(), query, body))
+            if found:
+                allowed.append(route.method)
+        if allowed:
+            raise errors.MethodNotAllowed(*allowed)
+        raise errors.NotFound
+
+    # --- looking
+
+    def _status(self, call: Call) -> Result:
+        servers = [bodies.server(view, self._recent.requests[view.name]) for view in self._inspection.servers()]
+        return {"daemon": bodies.daemon(self._inspection.daemon()), "servers": servers}
+
+    def _containers(self, call: Call) -> Result:
+        server = call.query.get("server")
+        ended = [
+            bodies.ended(one)
+            for view in self._inspection.servers()
+            if server is None or view.name == server
+            for one in view.ended
+        ]
+        return {"containers": [bodies.container(view) for view in self._inspection.containers(server)], "ended": ended}
+
+    def _sessions(self, call: Call) -> Result:
+        limit = _whole(call.query.get("limit"), "limit", 1, LONGEST_PAGE, 100)
+        server, container, owner, after = map(call.query.get, ("server", "container", "owner", "after"))
+        found = self._inspection.sessions(server, container, owner, after, limit + 1)
+        return bodies.sessions(found, limit)
+
+    def _session(self, call: Call) -> Result:
+        return bodies.session(self._inspection.session(call.arguments[0]))
+
+    def _logs(self, call: Call) -> Result:
+        query = call.query
+        kinds = query.get("kinds", "output").split(",")
+        if not {*kinds} <= {"output", "events"}:
+            raise errors.BadRequest("The kinds of log are output and events.")
+        wanted = Wanted(
+            server=query.get("server"),
+            container=call.arguments[0] if call.arguments else query.get("container"),
+            session=query.get("session"),
+            output="output" in kinds,
+            events="events" in kinds,
+            follow=query.get("follow") == "1",
+            last=_whole(query.get("lines"), "lines", 0, 100_000, 100),
+        )
+        return LogStream(self._inspection, self._recent, wanted, self._clock)
+
+    # --- doing
+
+    def _start(self, call: Call) -> Result:
+        server = call.body.get("server")
+        if not isinstance(server, str):
+            raise errors.BadRequest('The body names the Server: {"server": "…"}.')
+        idle_timeout = _seconds(call.body.get("idle_timeout"), errors.BadIdleTimeout)
+        started = self._inspection.start(server, idle_timeout)
+        return started.addCallback(lambda given: self._given(given, server))
+
+    def _token(self, call: Call) -> Result:
+        view = self._inspection.session(call.arguments[0])
+        return self._given(self._inspection.credentials(view.status.session), view.server)
+
+    def _given(self, given: Any, server: str) -> Body:
+        url = next(view.url for view in self._inspection.servers() if view.name == server)
+        return bodies.credentials(given, server, url, self._inspection.daemon().brand)
+
+    def _terminate(self, call: Call) -> Result:
+        grace = _seconds(call.body.get("grace"), errors.BadGrace)
+        if grace is not None and grace > 3600:
+            raise errors.BadGrace
+        view = self._inspection.session(call.arguments[0])
+        done = self._inspection.terminate(view.status.session, grace)
+        return done.addCallback(lambda _: {"session_id": view.status.session})
+
+    def _extend(self, call: Call) -> Result:
+        return bodies.session(self._inspection.extend(call.arguments[0]))
+
+    def _stop_container(self, call: Call) -> Result:
+        return bodies.container(self._inspection.stop_container(call.arguments[0]))
+
+    def _check_config(self, call: Call) -> Result:
+        file, app, cwd = (call.body.get(name) for name in ("file", "app", "cwd"))
+        for text in (file, app):
+            if text is not None and not isinstance(text, str):
+                raise errors.BadRequest("The body names a configuration file, an app, or both.")
+        if file is None and app is None:
+            raise errors.BadRequest("The body names a configuration file, an app, or both.")
+        folder = Path(cwd) if isinstance(cwd, str) else None
+        if folder is None or not folder.is_absolute():
+            raise errors.BadRequest("The body says from which folder relative paths are meant (cwd).")
+        checking = self._in_thread(self._check, None if file is None else Path(str(file)), app, folder)
+        return checking.addCallback(bodies.checked)
+
+
+@attrs.frozen
+class Route:
+    """One row of the table of calls."""
+
+    method: str
+    path: str  #: a regular expression; its groups are the call's arguments
+    call: Callable[[AdminCalls, Call], Result]
+    query: frozenset[str] = frozenset()
+
+
+_ID = r"([A-Za-z0-9_-]{1,64})"
+_LOGS = frozenset({"kinds", "follow", "lines"})
+
+ROUTES: Final = (
+    Route("GET", "/v1/status", AdminCalls._status),
+    Route("GET", "/v1/containers", AdminCalls._containers, frozenset({"server"})),
+    Route("POST", f"/v1/containers/{_ID}/stop", AdminCalls._stop_container),
+    Route("GET", f"/v1/containers/{_ID}/logs", AdminCalls._logs, _LOGS),
+    Route("GET", "/v1/logs", AdminCalls._logs, _LOGS | {"server", "container", "session"}),
+    Route(
+        "GET",
+        "/v1/sessions",
+        AdminCalls._sessions,
+        frozenset({"server", "container", "owner", "after", "limit"}),
+    ),
+    Route("POST", "/v1/sessions", AdminCalls._start),
+    Route("GET", f"/v1/sessions/{_ID}", AdminCalls._session),
+    Route("POST", f"/v1/sessions/{_ID}/terminate", AdminCalls._terminate),
+    Route("POST", f"/v1/sessions/{_ID}/extend", AdminCalls._extend),
+    Route("POST", f"/v1/sessions/{_ID}/token", AdminCalls._token),
+    Route("POST", "/v1/check", AdminCalls._check_config),
+)
+
+
+def _list(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def _whole(text: str | None, name: str, low: int, high: int, default: int) -> int:
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
+        raise errors.BadRequest(f"{name} must be a whole number from {low} to {high}.")
+    return int(text)
+
+
+def _seconds(value: object, wrong: type[errors.BadRequest]) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise wrong
+    return float(value)

@@ -1,0 +1,74 @@
+"""The daemon's own latest log events, kept in memory for whoever asks, and counts of requests. Formats only when asked."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+from twisted.logger import ILogObserver, LogLevel, formatEvent
+from zope.interface import implementer
+
+from sticky.observe.access import EVENT
+
+KEPT = 2000  #: events; about 2 kB each at most
+
+
+@attrs.frozen
+class LoggedEvent:
+    """One event, fit to be shown. No field of ours ever holds a secret."""
+
+    number: int  #: counts up; later is higher
+    time: float  #: Unix time
+    level: str
+    text: str
+    server: str | None
+    container: str | None
+    session: str | None
+
+
+@implementer(ILogObserver)
+class Recent:
+    """A log observer. It sits in the path of every request's log line, so it only stores."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._events: deque[tuple[int, Mapping[str, Any]]] = deque(maxlen=kept)
+        self.number = 0  #: of the newest
+        self.requests = Counter[str]()  #: that are over, by Server
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """See `ILogObserver`."""
+        if not str(event.get("log_namespace", "")).startswith("sticky"):
+            return
+        if event.get("sticky_event") == EVENT:
+            self.requests[event.get("server", "-")] += 1
+        if "log_failure" in event:
+            # A failure holds its frames, and these hold connections: it is shown now and let go.
+            event = {**event, "log_format": "{shown}", "shown": formatEvent(event), "log_failure": None}  # type: ignore[arg-type]
+        self.number += 1
+        self._events.append((self.number, event))
+
+    def after(self, number: int) -> Iterator[LoggedEvent]:
+        """Those that came after the one with this number, as far as they are kept; oldest first."""
+        for own, event in list(self._events):
+            if own > number:
+                yield _shown(own, event)
+
+
+def _shown(number: int, event: Mapping[str, Any]) -> LoggedEvent:
+    level = event.get("log_level", LogLevel.info)
+    return LoggedEvent(
+        number,
+        float(event.get("log_time", 0.0)),
+        level.name,
+        formatEvent(event),  # type: ignore[arg-type]
+        _named(event, "server"),
+        _named(event, "container"),
+        _named(event, "session"),
+    )
+
+
+def _named(event: Mapping[str, Any], field: str) -> str | None:
+    value = event.get(field)
+    return value if isinstance(value, str) and value != "-" else None

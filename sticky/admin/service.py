@@ -1,0 +1,102 @@
+"""The admin API's life: opens its socket, serves, and takes it away last. Knows neither calls nor state."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger, LogPublisher, globalLogPublisher
+from twisted.web.server import Site
+
+from sticky.admin import sockets
+from sticky.admin.calls import AdminCalls, Check
+from sticky.admin.peers import Guard
+from sticky.admin.recent import Recent
+from sticky.admin.web import AdminResource
+from sticky.isticky import IInspection
+
+
+class _Site(Site):
+    """Without an access log of its own: `web` logs what changes something."""
+
+    noisy = False
+    displayTracebacks = False
+
+    def log(self, request: object) -> None:
+        """Nothing: whoever watches asks every second, and Twisted's lines take their times from the reactor's clock."""
+
+
+class AdminService(Service):
+    """See the module. `endpoint`: a `unix:` endpoint string; None: the daemon has no admin API."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        endpoint: str | None,
+        inspection: IInspection,
+        reactor: Any,
+        check: Check,
+        publisher: LogPublisher = globalLogPublisher,
+    ) -> None:
+        self._path = None if endpoint is None else sockets.socket_path(endpoint)
+        self._inspection = inspection
+        self._reactor = reactor
+        self._publisher = publisher
+        self._recent = Recent()
+        site = _Site(AdminResource(AdminCalls(inspection, self._recent, check, self._in_thread, reactor)))  # type: ignore[no-untyped-call]
+        self._guard = Guard(site)
+        self._port: IListeningPort | None = None
+
+    def startService(self) -> None:
+        """Listen. An address that cannot be used is the operator's to mend: one line on stderr and exit status 1."""
+        super().startService()  # type: ignore[no-untyped-call]
+        if self._path is None:
+            self.log.warn("there is no admin API: the path of its socket would be too long (daemon.admin)")
+            return
+        try:
+            sockets.make_way(self._path)
+            with sockets.private():
+                self._port = self._reactor.listenUNIX(str(self._path), self._guard, mode=0o600)
+            self._point(self._path)
+        except (sockets.Taken, OSError, CannotListenError) as error:
+            reason = f"{self._path}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            sys.stderr.write(f"sticky: cannot open the admin socket: {reason}\n")
+            raise SystemExit(1) from None
+        self._publisher.addObserver(self._recent)
+
+    def stopService(self) -> Deferred[None] | None:
+        """Take the socket away and drop who is connected."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        if self._port is None or self._path is None:
+            return None
+        self._publisher.removeObserver(self._recent)
+        port, self._port = self._port, None
+        self._path.touch()  # Twisted removes it, and would not close a port whose file somebody else has removed
+        self._pointer.unlink(missing_ok=True)
+        closed = port.stopListening()
+        self._guard.abort()
+        return closed
+
+    def _point(self, path: Path) -> None:
+        """Tell the command where the socket is, if it is not where it would look."""
+        if path == self._inspection.daemon().state_dir / sockets.DEFAULT_NAME:
+            self._pointer.unlink(missing_ok=True)
+        else:
+            fresh = self._pointer.with_suffix(".new")
+            fresh.write_text(f"{path}\n", "utf-8")
+            os.replace(fresh, self._pointer)
+
+    @property
+    def _pointer(self) -> Path:
+        return self._inspection.daemon().state_dir / sockets.POINTER_NAME
+
+    def _in_thread(self, function: Any, *arguments: Any) -> Deferred[Any]:
+        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), function, *arguments)

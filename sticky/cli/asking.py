@@ -1,0 +1,91 @@
+"""`sticky curl`: curl with the right credential, which travels through a pipe and is in no argument list and no file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+
+from sticky.cli.client import Admin
+from sticky.cli.options import command, daemon, servers, sessions
+from sticky.cli.output import note
+from sticky.cli.problems import Problem, Status
+from sticky.edge.wire import Names
+from sticky.sdk.daemon import Daemon
+
+
+def add_to(root: click.Group) -> None:
+    """Register the command."""
+
+    @command(
+        root,
+        "curl",
+        "sticky curl /                                  # in a session of its own\n"
+        "sticky curl --session sd-4Kx0 /scores -- -i\n"
+        "sticky curl /_modal/sessions -- -s             # a control call, with the proxy token",
+    )
+    @click.argument("path", metavar="PATH")
+    @click.argument("curl_arguments", metavar="[-- CURL ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
+    @click.option("--server", metavar="NAME", shell_complete=servers, help="Which Server.  [default: the only one]")
+    @click.option(
+        "--session", metavar="ID", shell_complete=sessions, help="As this session.  [default: one for this request]"
+    )
+    @daemon
+    def curl(path: str, curl_arguments: tuple[str, ...], server: str | None, session: str | None, admin: Admin) -> int:
+        """Send a request, with the right token.
+
+        With a session's, or with the proxy token if PATH is a control call. The token is in no argument list. Exits as curl does.
+        """
+        program = shutil.which("curl")
+        if program is None:
+            raise Problem("there is no curl on the PATH", Status.FAILED, "Install it: apt install curl")
+        if not path.startswith("/"):
+            raise click.UsageError("PATH must begin with /: the Server's URL comes from the daemon.")
+        names = Names(admin.status()["daemon"]["brand"])
+        if path.startswith(names.control.decode("ascii")) and session is None:
+            found = admin.server(server)
+            bearer = _proxy_token(admin)
+            header = f"Authorization: Bearer {bearer}" if bearer else None
+            return _run(program, found["url"], path, header, curl_arguments)
+        given = admin.token(session) if session is not None else admin.start(admin.server(server)["name"])
+        header = f"{names.authorization.decode('ascii')}: Bearer {given['token']}"
+        try:
+            return _run(program, given["url"], path, header, curl_arguments)
+        finally:
+            if session is None:
+                _end(admin, given["session_id"])
+
+
+def _end(admin: Admin, session: str) -> None:
+    try:
+        admin.terminate(session)
+    except Problem as problem:
+        if problem.status is not Status.NOT_FOUND:
+            note(f"warning: the session {session} goes on: {problem.text}")
+
+
+def _proxy_token(admin: Admin) -> str | None:
+    environ = {**os.environ, "STICKY_STATE_DIR": str(admin.state_dir)}
+    return Daemon(environ, Path.cwd()).proxy_token()
+
+
+def _run(program: str, url: str, path: str, header: str | None, arguments: tuple[str, ...]) -> int:
+    """The header goes through a pipe of its own, so stdin stays free for a body (-d @-)."""
+    reading, writing = os.pipe()
+    try:
+        with os.fdopen(writing, "w", encoding="ascii") as config:
+            if header is not None:
+                config.write(f'header = "{header}"\n')  # below 64 KiB, so the pipe takes it whole
+        command = [program, "--config", f"/dev/fd/{reading}", *arguments, url + path]
+        child = subprocess.Popen(command, pass_fds=[reading])
+    finally:
+        os.close(reading)
+    try:
+        status = child.wait()
+    except KeyboardInterrupt:
+        child.wait()  # it got the Ctrl-C too
+        raise
+    return status if status >= 0 else 128 - status

@@ -1,0 +1,219 @@
+"""The command's side of the admin API: finds the daemon's socket, calls, and says in words why that fails. Blocking."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import json
+import os
+import pwd
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from sticky._version import __version__
+from sticky.admin.bodies import API
+from sticky.admin.sockets import LONGEST, find
+from sticky.cli.advice import advice_for
+from sticky.cli.problems import Problem, Status
+
+SILENCE: Final = 30.0  #: seconds that an ordinary answer may take
+QUEUEING: Final = 330.0  #: seconds for a start, which may wait in the queue for 300
+
+_STATUS = {404: Status.NOT_FOUND, 410: Status.NOT_FOUND, 400: Status.USAGE}
+
+
+def path(kind: str, identity: str, verb: str = "") -> str:
+    """The address of a session or container: `kind` in the plural, whatever a person typed, perhaps what to do."""
+    return f"/v1/{kind}/{quote(identity, safe='')}" + (f"/{verb}" if verb else "")
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout: float | None) -> None:
+        super().__init__("sticky", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class Admin:
+    """The daemon of a state directory. Every call has a connection of its own; raises `Problem`."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir.absolute()
+        self.socket = find(self.state_dir)
+        self._warned = False
+
+    # --- what there is
+
+    def status(self) -> dict[str, Any]:
+        """The daemon and its Servers."""
+        return self.call("GET", "/v1/status")
+
+    def server(self, name: str | None) -> dict[str, Any]:
+        """One Server; without a name the only one there is."""
+        servers = self.status()["servers"]
+        if name is None and len(servers) == 1:
+            return dict(servers[0])
+        known = ", ".join(server["name"] for server in servers)
+        if name is None:
+            raise Problem(f"this daemon has several Servers: {known}", Status.USAGE, "Say which one is meant.")
+        for server in servers:
+            if server["name"] == name:
+                return dict(server)
+        raise Problem(f"there is no Server {name!r}; there are: {known}", Status.NOT_FOUND)
+
+    def start(self, server: str, idle_timeout: float | None = None) -> dict[str, Any]:
+        """Credentials of a new session."""
+        body = {"server": server, "idle_timeout": idle_timeout}
+        return self.call("POST", "/v1/sessions", body=body, timeout=QUEUEING)
+
+    def token(self, session: str) -> dict[str, Any]:
+        """Credentials of a session that is there."""
+        return self.call("POST", path("sessions", session, "token"))
+
+    def terminate(self, session: str, grace: float | None = None) -> dict[str, Any]:
+        """End a session."""
+        return self.call("POST", path("sessions", session, "terminate"), body={"grace": grace})
+
+    # --- how
+
+    def call(
+        self,
+        method: str,
+        address: str,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
+        timeout: float = SILENCE,
+    ) -> dict[str, Any]:
+        """One call and its whole answer."""
+        with self._answer(method, address, query, body, timeout) as response:
+            try:
+                answer = json.loads(response.read())
+            except (ValueError, OSError, http.client.HTTPException):
+                raise self._strange() from None
+        if not isinstance(answer, dict):
+            raise self._strange()
+        return answer
+
+    def stream(self, address: str, query: Mapping[str, object] | None = None) -> Iterator[dict[str, Any]]:
+        """One call whose answer goes on: a value for each line."""
+        with self._answer("GET", address, query, None, None) as response:
+            while True:
+                try:
+                    line = response.readline()
+                    value = json.loads(line) if line else None
+                except (ValueError, OSError, http.client.HTTPException):
+                    raise Problem("the daemon broke the stream off; it may have stopped", Status.NO_DAEMON) from None
+                if not isinstance(value, dict):
+                    return
+                yield value
+
+    def _answer(
+        self,
+        method: str,
+        address: str,
+        query: Mapping[str, object] | None,
+        body: Mapping[str, object] | None,
+        timeout: float | None,
+    ) -> http.client.HTTPResponse:
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        target = address + (f"?{urlencode(given)}" if given else "")
+        connection = _UnixConnection(self.socket, timeout)
+        try:
+            if len(os.fsencode(self.socket)) > LONGEST:
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+            data = None if body is None else json.dumps(body)
+            connection.request(method, target, data, {"Connection": "close"})
+            response = connection.getresponse()
+        except TimeoutError:
+            connection.close()
+            raise Problem(
+                f"the daemon does not answer on {self.socket} ({timeout:g} s)",
+                Status.NO_DAEMON,
+                "It may be stopped (SIGSTOP) or stuck: look at its log.",
+            ) from None
+        except OSError as error:
+            connection.close()
+            raise self._unreachable(error) from None
+        except http.client.HTTPException:
+            connection.close()
+            raise self._strange() from None
+        self._compare(response)
+        if response.status != 200:
+            raise _refused(response)
+        return response
+
+    def _compare(self, response: http.client.HTTPResponse) -> None:
+        version, api = response.getheader("sticky-version"), response.getheader("sticky-api")
+        if version is None:
+            raise self._strange()
+        if api != str(API):
+            raise Problem(
+                f"the daemon at {self.socket} is sticky {version}, this command is {__version__}: they do not understand"
+                " each other",
+                Status.NO_DAEMON,
+                "Use the command of the daemon's own environment, or restart the daemon with this version.",
+            )
+        if version != __version__ and not self._warned:
+            self._warned = True
+            sys.stderr.write(f"sticky: warning: the daemon is sticky {version}, this command is {__version__}\n")
+
+    def _unreachable(self, error: OSError) -> Problem:
+        where = f"the state directory {self.state_dir}"
+        look = "Name the daemon's state directory with --state-dir or STICKY_STATE_DIR."
+        if isinstance(error, PermissionError):
+            return Problem(
+                f"you may not use {self.socket}, which belongs to the user {_owner(self.socket, self.state_dir)}",
+                Status.NO_DAEMON,
+                "Run the command as that user or as root (sudo -u).",
+            )
+        if error.errno == errno.ENOENT:
+            what = "there is no admin socket" if self.state_dir.is_dir() else "it is not there"
+            return Problem(
+                f"no daemon runs with {where}: {what}",
+                Status.NO_DAEMON,
+                f"{look} Or start one: twistd -n sticky --app game.py",
+            )
+        if error.errno == errno.ECONNREFUSED:
+            return Problem(
+                f"the daemon of {where} has died: nobody listens on {self.socket}",
+                Status.NO_DAEMON,
+                "Start it again; its containers and sessions are taken up where they still run.",
+            )
+        if error.errno == errno.ENAMETOOLONG:
+            return Problem(
+                f"the path {self.socket} is too long for a socket",
+                Status.NO_DAEMON,
+                'Give the daemon a shorter one: [daemon] admin = "unix:/run/user/…/sticky.sock".',
+            )
+        return Problem(f"cannot reach the daemon on {self.socket}: {error.strerror or error}", Status.NO_DAEMON, look)
+
+    def _strange(self) -> Problem:
+        return Problem(f"whatever listens on {self.socket} is no Sticky daemon", Status.NO_DAEMON)
+
+
+def _refused(response: http.client.HTTPResponse) -> Problem:
+    with response:
+        try:
+            fields = json.loads(response.read())
+            code, message = str(fields["error"]), " ".join(str(fields["message"]).split())
+        except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
+            code, message = "", f"the daemon answered {response.status}"
+    text = message[:1].lower() + message[1:] if message[1:2].islower() else message
+    return Problem(text.rstrip("."), _STATUS.get(response.status, Status.FAILED), advice_for(code))
+
+
+def _owner(*paths: Path) -> str:
+    for path in paths:
+        try:
+            return pwd.getpwuid(path.stat().st_uid).pw_name
+        except (OSError, KeyError):
+            continue
+    return "of the daemon"

@@ -1,0 +1,51 @@
+"""`sticky doctor`: the command. What is looked at is in `examination`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from sticky.cli.client import Admin
+from sticky.cli.examination import Grade, examine
+from sticky.cli.options import command, daemon, json_output
+from sticky.cli.output import as_json as print_json
+from sticky.cli.output import show, state, table
+from sticky.cli.problems import Status
+
+
+def add_to(root: click.Group) -> None:
+    """Register the command."""
+
+    @command(root, "doctor", "sticky doctor --config sticky.toml")
+    @click.option(
+        "--config", type=click.Path(path_type=Path), metavar="TOML", help="Look at what this file needs, too."
+    )
+    @daemon
+    @json_output
+    def doctor(config: Path | None, admin: Admin, as_json: bool) -> int:
+        """Look for what is wrong on this machine.
+
+        Limits, ports, state directory, certificates, clock: says what to do. Exits with 1 if something fails.
+        """
+        findings = examine(admin, config)
+        failed = any(finding.grade is Grade.FAIL for finding in findings)
+        if as_json:
+            print_json(
+                [
+                    {"grade": one.grade.value, "what": one.what, "found": one.found, "advice": one.advice}
+                    for one in findings
+                ]
+            )
+        else:
+            rows: list[list[str | Text]] = [
+                [
+                    state(one.grade.value),
+                    one.what,
+                    Text(one.found + (f"\n{one.advice}" if one.advice else ""), style=""),
+                ]
+                for one in findings
+            ]
+            show(table(["", "WHAT", "FOUND"], rows))
+        return Status.FAILED if failed else Status.DONE

@@ -1,0 +1,50 @@
+"""One run of the command: parses, runs, and turns everything that can go wrong into one line and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from sticky.cli.problems import Problem, Status
+from sticky.cli.root import root
+from sticky.errors import ConfigError
+from sticky.sdk.exception import Error, InvalidError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status. Raises SystemExit only where a signal's handler does."""
+    try:
+        result = root.main(None if arguments is None else list(arguments), prog_name="sticky", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else Status.DONE
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(f"{error.format_message()}\n")
+        return Status.USAGE
+    except click.ClickException as error:
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        path = "sticky" if context is None else context.command_path
+        return _say(f"{_one_line(error.format_message()).rstrip('.')} (see {path} --help)", Status.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return Status.INTERRUPTED
+    except Problem as problem:
+        return _say(" ".join(part for part in (f"{problem.text}.", problem.advice) if part), problem.status)
+    except (ConfigError, InvalidError) as error:
+        return _say(_one_line(str(error)), Status.USAGE, getattr(error, "trace", ""))
+    except Error as error:
+        return _say(_one_line(str(error)), Status.FAILED)
+    except BrokenPipeError:
+        # Python would complain once more while it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return Status.PIPE_CLOSED
+
+
+def _say(text: str, status: Status, trace: str = "") -> int:
+    sys.stderr.write(f"{trace}sticky: {text}\n")
+    return status
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

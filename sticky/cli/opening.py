@@ -1,0 +1,107 @@
+"""`sticky sessions open`: a session in a browser. The browser is given the address of a page that works once, on this machine;
+that page sends it on with the token. So no token is in an argument list, where every user of the machine could read it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import webbrowser
+from collections.abc import Callable
+from html import escape
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from time import monotonic
+from urllib.parse import quote
+
+import click
+
+from sticky.cli.client import Admin
+from sticky.cli.options import command, daemon, servers, sessions
+from sticky.cli.output import note, say
+from sticky.cli.problems import Problem, Status
+from sticky.edge.wire import Names
+
+PATIENCE = 60.0  #: seconds for the browser to come
+
+
+def add_to(group: click.Group) -> None:
+    """Register the command."""
+
+    @command(group, "open", "sticky sessions open --server game\nsticky sessions open sd-4Kx0 --path /lobby")
+    @click.argument("session", metavar="[SESSION]", required=False, shell_complete=sessions)
+    @click.option(
+        "--server", metavar="NAME", shell_complete=servers, help="Start a session there.  [default: the only one]"
+    )
+    @click.option("--path", default="/", show_default=True, help="Which page.")
+    @click.option("--no-browser", is_flag=True, help="Only print the address, to be opened by hand.")
+    @click.option("--wait", type=click.FloatRange(1, 3600), default=PATIENCE, show_default=True, metavar="SECONDS",
+                  help="How long the address is good.")  # fmt: skip
+    @daemon
+    def open_(session: str | None, server: str | None, path: str, no_browser: bool, wait: float, admin: Admin) -> None:
+        """Open SESSION, or a new one, in the browser."""
+        if not path.startswith("/"):
+            raise click.BadParameter("it must begin with /", param_hint="--path")
+        given = admin.token(session) if session else admin.start(admin.server(server)["name"])
+        target = with_token(given["url"] + path, Names(given["brand"]).query.decode("ascii"), given["token"])
+        note(f"session {given['session_id']} of {given['server']} at {given['url']}")
+        serve_once(target, None if no_browser else webbrowser.open, wait)
+
+
+def with_token(url: str, parameter: str, token: str) -> str:
+    """A URL whose first visit makes the session's cookie."""
+    url, hash_, fragment = url.partition("#")
+    return f"{url}{'&' if '?' in url else '?'}{parameter}={quote(token, safe='')}{hash_}{fragment}"
+
+
+def serve_once(target: str, opening: Callable[[str], object] | None, wait: float) -> None:
+    """Give out an address on this machine that leads to `target` once. Raises `Problem` if nobody comes in time."""
+    key = secrets.token_urlsafe(24)
+    used = False
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            nonlocal used
+            if self.path != f"/{key}" or used:
+                self._answer(410 if used else 404, "This address was good for one visit, or is not one of ours.")
+                return
+            used = True
+            self.send_response(303)
+            self.send_header("Location", target)
+            self._answer(None, "The session is at another address.")
+
+        def _answer(self, status: int | None, text: str) -> None:
+            if status is not None:
+                self.send_response(status)
+            page = f"<!doctype html><meta charset=utf-8><title>Sticky</title><p>{escape(text)}\n".encode()
+            for name, value in (
+                ("Content-Type", "text/html; charset=utf-8"),
+                ("Content-Length", str(len(page))),
+                ("Cache-Control", "no-store"),
+                ("Referrer-Policy", "no-referrer"),
+            ):
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing: the address is a secret for as long as it is good."""
+
+        timeout = 5  # seconds; a browser's spare connection must not hold up the one that asks
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        address = f"http://127.0.0.1:{server.server_port}/{key}"
+        if opening is None:
+            say(address)
+        else:
+            # In a thread: some browsers do not return before their window is closed.
+            Thread(target=opening, args=(address,), daemon=True).start()
+        deadline = monotonic() + wait
+        while not used:
+            server.timeout = max(0.0, deadline - monotonic())
+            if not server.timeout:
+                raise Problem(
+                    f"no browser came within {wait:g} seconds",
+                    Status.FAILED,
+                    "Use --no-browser and open the printed address on this machine.",
+                )
+            server.handle_request()

@@ -1,0 +1,116 @@
+"""How commands speak: tables for people, JSON for programs, colour only on a terminal. Must not know what is shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+#: How the state of something is shown.
+STYLES = {
+    "ready": "green",
+    "active": "green",
+    "ok": "green",
+    "starting": "yellow",
+    "draining": "yellow",
+    "stopping": "yellow",
+    "warn": "yellow",
+    "failed": "bold red",
+    "fail": "bold red",
+    "ended": "dim",
+}
+_UNBOUNDED = 100_000  # columns of what is no terminal: nothing is wrapped or cut for it
+
+
+def console(file: IO[str] | None = None) -> Console:
+    """For stdout as it is now. Colours only where it is a terminal and NO_COLOR is not set."""
+    stream = sys.stdout if file is None else file
+    terminal = stream.isatty()
+    return Console(
+        file=stream, highlight=False, emoji=False, markup=False, width=None if terminal else _UNBOUNDED, soft_wrap=False
+    )
+
+
+def show(*parts: RenderableType) -> None:
+    """Print to stdout, without blanks at the ends of lines where that is no terminal."""
+    target = console()
+    if target.is_terminal:
+        for part in parts:
+            target.print(part)
+        return
+    with target.capture() as captured:
+        for part in parts:
+            target.print(part)
+    say("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def say(text: str) -> None:
+    """A line on stdout."""
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """A line on stderr, for the person: stdout stays what a program reads."""
+    sys.stderr.write(f"sticky: {text}\n")
+
+
+def as_json(value: Any) -> None:
+    """A value on stdout, for programs."""
+    say(json.dumps(value, indent=2))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[str] = ()) -> Table:
+    """Aligned columns without lines. `right`: the columns of numbers."""
+    made = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(
+            column, justify="right" if column in right else "left", overflow="fold", no_wrap=column in right
+        )
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    return made
+
+
+def facts_table(facts: Mapping[str, str]) -> Table:
+    """Names and values, below each other."""
+    made = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False, show_header=False)
+    made.add_column(style="bold")
+    made.add_column(overflow="fold")
+    for name, value in facts.items():
+        made.add_row(name, Text(value, style=STYLES.get(value, "")))
+    return made
+
+
+def state(name: str) -> Text:
+    """A state in its colour."""
+    return Text(name, style=STYLES.get(name, ""))
+
+
+def duration(seconds: float | None) -> str:
+    """For people: two units at most."""
+    if seconds is None:
+        return "-"
+    if seconds < 0:
+        return "0s"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    for unit, size, smaller, part in (("m", 60, "s", 1), ("h", 3600, "m", 60), ("d", 86_400, "h", 3600)):
+        if whole < size * {"m": 60, "h": 24, "d": 10**9}[unit]:
+            rest = whole % size // part
+            return f"{whole // size}{unit}" + (f" {rest}{smaller}" if rest else "")
+    return f"{whole}s"
+
+
+def printable(text: str) -> str:
+    """Somebody else's text, without the control characters that could play with a terminal."""
+    return "".join(
+        character if character.isprintable() or character == "\t" else "\N{REPLACEMENT CHARACTER}" for character in text
+    )

@@ -1,0 +1,73 @@
+"""The tree of commands: who is where, in which order. Holds no command of its own but the small ones."""
+
+from __future__ import annotations
+
+import click
+
+from sticky._version import __version__
+from sticky.cli import (
+    asking,
+    checking,
+    containers,
+    doctor,
+    initial,
+    loadtest,
+    logs,
+    opening,
+    running,
+    sessions,
+    status,
+    tokens,
+    top,
+)
+from sticky.cli.options import command
+from sticky.cli.output import say
+
+
+class _InOrder(click.Group):
+    """Lists its commands in the order in which they were added, which is the order in which they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(
+    cls=_InOrder,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="The daemon itself is started with twistd: twistd -n sticky --app game.py",
+)
+def root() -> None:
+    """Self-hosted sticky sessions: every request and WebSocket of a session reaches its container."""
+
+
+@command(root, "version", "sticky version")
+def version() -> None:
+    """Print the version."""
+    say(f"sticky {__version__}")
+
+
+initial.add_to(root)
+running.add_to(root)
+checking.add_to(root)
+status.add_to(root)
+top.add_to(root)
+sessions.add_to(root)
+opening.add_to(sessions.group)
+containers.add_to(root)
+logs.add_to(root)
+tokens.add_to(root)
+asking.add_to(root)
+loadtest.add_to(root)
+doctor.add_to(root)
+
+
+@command(root, "completion", 'eval "$(sticky completion bash)"      # in ~/.bashrc')
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a shell's completion script."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    say(found(root, {}, "sticky", "_STICKY_COMPLETE").source())

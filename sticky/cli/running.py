@@ -1,0 +1,185 @@
+"""`sticky run` and `sticky serve`: a daemon as a child of this command. What it serves is not known here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from sticky.cli.options import command
+from sticky.cli.output import note
+from sticky.errors import ConfigError
+from sticky.sdk.exception import InvalidError
+from sticky.sdk.loading import names_file, split_target
+
+POLL = 0.3  #: seconds between two looks at the files
+STOPS_WITHIN = 60.0  #: seconds; the daemon's own shutdown_timeout is 45
+_SKIPPED = ("__pycache__", "node_modules", "state", "venv")
+
+Stamp = Mapping[Path, tuple[int, int]]  #: (time of change in nanoseconds, size) by file
+
+
+def add_to(root: click.Group) -> None:
+    """Register the commands."""
+
+    @command(root, "run", "sticky run game.py\nsticky run game.py:main")
+    @click.argument("file", metavar="FILE")
+    def run(file: str) -> int:
+        """Run an app's local entrypoint, with a daemon for its length.
+
+        FILE is game.py, or game.py:entrypoint of several.
+        """
+        from sticky.sdk.run import run_entrypoint
+
+        signal.signal(signal.SIGTERM, _terminated)
+        return run_entrypoint(file)
+
+    @command(root, "serve", "sticky serve game.py --listen tcp:8080:interface=127.0.0.1")
+    @click.argument("file", metavar="FILE")
+    @click.option("--config", type=click.Path(), metavar="TOML", help="A configuration file beside the app.")
+    @click.option("--listen", multiple=True, metavar="ENDPOINT", help="Where clients connect; repeatable.")
+    @click.option(
+        "--state-dir", type=click.Path(), envvar="STICKY_STATE_DIR", default="state", show_default=True, metavar="DIR",
+        help="The daemon's state directory.",
+    )  # fmt: skip
+    def serve(file: str, config: str | None, listen: Sequence[str], state_dir: str) -> int:
+        """Serve an app, and again when its files change.
+
+        Looked at are .py and .toml files beside it and below. In this version the daemon is restarted then: sessions end.
+        A version that cannot be loaded changes nothing.
+        """
+        signal.signal(signal.SIGTERM, _terminated)
+        options = ["--app", file, "--state-dir", state_dir, "--ephemeral"]
+        if config is not None:
+            options += ["--config", config]
+        for endpoint in listen:
+            options += ["--listen", endpoint]
+        return Serving(options, lambda: stamp(folder_of(file), config), lambda: problem_of(file, config)).run()
+
+
+def _terminated(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)  # as an exception, so that the daemon is stopped
+
+
+class Serving:
+    """A daemon that is replaced when something has changed and the new version can be loaded.
+
+    `look` gives what is compared, `check` what is wrong with the files as they are, or None.
+    """
+
+    def __init__(
+        self,
+        options: Sequence[str],
+        look: Callable[[], Stamp],
+        check: Callable[[], str | None],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()"]
+        self._command += ["-n", "--pidfile=", "sticky", *options]
+        self._look = look
+        self._check = check
+        self._sleep = sleep
+
+    def run(self) -> int:
+        """Until Ctrl-C (raises KeyboardInterrupt), or until the daemon ends by itself: its status."""
+        served = self._look()
+        while True:
+            with self._daemon() as child:
+                served, status = self._watch(child, served)
+                if status is not None:
+                    return status if status >= 0 else 128 - status
+            note("serving the new version")
+
+    def _watch(self, child: subprocess.Popen[bytes], served: Stamp) -> tuple[Stamp, int | None]:
+        """Return when there is a version to go over to, or with the status of a daemon that has ended."""
+        while True:
+            status = child.poll()
+            if status is not None:
+                return served, status
+            self._sleep(POLL)
+            if self._look() == served:
+                continue
+            self._sleep(POLL)  # an editor may still be writing
+            before, served = served, self._look()
+            changed = sorted({path.name for path in {*before, *served} if before.get(path) != served.get(path)})
+            problem = self._check()
+            if problem is None:
+                note(f"changed: {', '.join(changed)}; the daemon is restarted and its sessions end")
+                return served, None
+            note(f"the new version is not served, the old one goes on: {problem}")
+
+    @contextmanager
+    def _daemon(self) -> Iterator[subprocess.Popen[bytes]]:
+        # In a group of its own: a Ctrl-C on the terminal is ours, the daemon hears of it once, from us.
+        child = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, process_group=0)
+        try:
+            yield child
+        finally:
+            try:
+                child.terminate()
+                child.wait(STOPS_WITHIN)
+            except subprocess.TimeoutExpired:
+                pass
+            finally:
+                child.kill()  # a no-op on one that has ended
+                child.wait()
+
+
+def folder_of(target: str) -> Path:
+    """Where an app's files are."""
+    path, _ = split_target(target)
+    return Path(path).absolute().parent if names_file(path) else Path.cwd()
+
+
+def stamp(folder: Path, config: str | None) -> Stamp:
+    """All .py and .toml files at and below a folder, those of environments and hidden folders excepted."""
+    found: dict[Path, tuple[int, int]] = {}
+    for where, folders, names in os.walk(folder):
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and name not in _SKIPPED and not Path(where, name, "pyvenv.cfg").exists()
+        ]
+        for name in names:
+            if name.endswith((".py", ".toml")):
+                _note(Path(where, name), found)
+    if config is not None:
+        _note(Path(config).absolute(), found)
+    return found
+
+
+def _note(path: Path, found: dict[Path, tuple[int, int]]) -> None:
+    try:
+        status = path.stat()
+    except OSError:
+        return
+    found[path] = status.st_mtime_ns, status.st_size
+
+
+def problem_of(target: str, config: str | None) -> str | None:
+    """What is wrong with the app as its files are now; None if it can be served."""
+    from sticky.config.loading import load
+    from sticky.containers.describe import describe
+    from sticky.containers.plugins import installed
+
+    try:
+        load(
+            file=None if config is None else Path(config),
+            app=describe(target, None, Path.cwd()),
+            flags={},
+            cwd=Path.cwd(),
+            environ=os.environ,
+            backends=installed(),
+        )
+    except (ConfigError, InvalidError) as error:
+        return " ".join(str(error).split())
+    return None

@@ -1,0 +1,179 @@
+"""`sticky sessions`: list, show, start, terminate, extend. `open` is next door."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sticky.cli.client import Admin, path
+from sticky.cli.options import (
+    command,
+    containers,
+    daemon,
+    json_output,
+    server,
+    server_argument,
+    session_argument,
+)
+from sticky.cli.output import as_json as print_json
+from sticky.cli.output import duration, facts_table, note, say, show, state, table
+from sticky.cli.problems import Problem, Status
+
+PAGE = 500  #: sessions that are asked for at once
+
+
+@click.group("sessions", no_args_is_help=True)
+def group() -> None:
+    """Sessions: one client's or room's stay on one container."""
+
+
+def add_to(root: click.Group) -> None:
+    """Register the group."""
+    root.add_command(group)
+
+
+@command(group, "list", "sticky sessions list --server game --owner dev")
+@server
+@click.option("--container", metavar="ID", shell_complete=containers, help="Only of this container.")
+@click.option("--owner", metavar="NAME", help="Only of this owner (of a proxy token; a client's address without one).")
+@click.option("--limit", type=click.IntRange(1), help="At most so many.  [default: all]")
+@daemon
+@json_output
+def list_(
+    server: str | None, container: str | None, owner: str | None, limit: int | None, admin: Admin, as_json: bool
+) -> None:
+    """List sessions, in the order of their ids."""
+    found: list[dict[str, Any]] = []
+    after = None
+    while limit is None or len(found) < limit:
+        page = PAGE if limit is None else min(PAGE, limit - len(found))
+        query = {"server": server, "container": container, "owner": owner, "after": after, "limit": page}
+        answer = admin.call("GET", "/v1/sessions", query)
+        found += answer["sessions"]
+        after = answer["next"]
+        if after is None:
+            break
+    if as_json:
+        print_json({"sessions": found, "next": after})
+        return
+    rows = [
+        [
+            one["id"],
+            one["server"],
+            one["container"],
+            state(one["state"]),
+            one["owner"],
+            duration(one["age"]),
+            str(one["in_flight"]),
+            _ends_in(one),
+        ]
+        for one in found
+    ]
+    columns = ["SESSION", "SERVER", "CONTAINER", "STATE", "OWNER", "AGE", "IN FLIGHT", "ENDS IN"]
+    show(table(columns, rows, right=("AGE", "IN FLIGHT", "ENDS IN")))
+    if after is not None:
+        note("there are more; raise --limit")
+
+
+@command(group, "show", "sticky sessions show sd-4Kx0")
+@session_argument
+@daemon
+@json_output
+def show_(session: str, admin: Admin, as_json: bool) -> None:
+    """Show one session."""
+    _show(admin.call("GET", path("sessions", session)), as_json)
+
+
+@command(
+    group,
+    "start",
+    "sticky sessions start game --idle-timeout 3600\nTOKEN=$(sticky sessions start game --json | jq -r .token)",
+)
+@server_argument
+@click.option(
+    "--idle-timeout", type=click.IntRange(1), metavar="SECONDS", help="End after so long with nothing in flight."
+)
+@daemon
+@json_output
+def start(server: str | None, idle_timeout: int | None, admin: Admin, as_json: bool) -> None:
+    """Start a session and print its token.
+
+    Its owner is the operator. Everyone who has the token shares the session.
+    """
+    name = admin.server(server)["name"]
+    given = admin.start(name, idle_timeout)
+    if as_json:
+        print_json(given)
+        return
+    note(
+        f"session {given['session_id']} of {name} at {given['url']}; it ends after {duration(given['idle_timeout'])} idle"
+    )
+    note(f"use it: sticky curl --session {given['session_id']} /    or: sticky sessions open {given['session_id']}")
+    say(given["token"])
+
+
+@command(
+    group, "terminate", "sticky sessions terminate sd-4Kx0 --grace 30\nsticky sessions terminate --all --server game"
+)
+@click.argument("session", metavar="[SESSION]", required=False)
+@click.option("--all", "everything", is_flag=True, help="All sessions of --server.")
+@server
+@click.option("--grace", type=click.FloatRange(0, 3600), metavar="SECONDS", help="Cut what is in flight after so long.")
+@daemon
+def terminate(session: str | None, everything: bool, server: str | None, grace: float | None, admin: Admin) -> None:
+    """End a session: nothing new from now on, what is in flight completes."""
+    if everything == (session is not None) or (everything and server is None):
+        raise click.UsageError("Give one SESSION, or --all with --server.")
+    if session is not None:
+        note(f"{admin.terminate(session, grace)['session_id']} is terminated")
+        return
+    count = 0
+    after = None
+    while True:
+        page = admin.call("GET", "/v1/sessions", {"server": server, "after": after, "limit": PAGE})
+        for one in page["sessions"]:
+            try:
+                admin.terminate(one["id"], grace)
+            except Problem as problem:
+                if problem.status is not Status.NOT_FOUND:
+                    raise
+                continue  # it has ended meanwhile
+            count += 1
+        after = page["next"]
+        if after is None:
+            break
+    note(f"{count} sessions of {server} are terminated")
+
+
+@command(group, "extend", "sticky sessions extend sd-4Kx0")
+@session_argument
+@daemon
+@json_output
+def extend(session: str, admin: Admin, as_json: bool) -> None:
+    """Restart a session's idle clock."""
+    _show(admin.call("POST", path("sessions", session, "extend")), as_json)
+
+
+def _show(one: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(one)
+        return
+    facts = {
+        "session": one["id"],
+        "server": one["server"],
+        "container": one["container"],
+        "deployment": one["deployment"],
+        "owner": one["owner"],
+        "state": one["state"] + (f" ({one['reason']})" if one["reason"] else ""),
+        "in flight": str(one["in_flight"]),
+        "age": duration(one["age"]),
+        "idle timeout": duration(one["idle_timeout"]),
+        "ends in": _ends_in(one),
+        "container ends in": duration(one["age_left"]),
+    }
+    show(facts_table(facts))
+
+
+def _ends_in(one: dict[str, Any]) -> str:
+    return "in use" if one["idle_left"] is None else duration(one["idle_left"])

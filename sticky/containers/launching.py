@@ -1,0 +1,96 @@
+"""Launches a container's program: its addresses, folder, environment and log, then a child that becomes it by `spawn.py`.
+
+Must not know what becomes of it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from twisted.internet.interfaces import IReactorFDSet
+
+from sticky.containers import lean, logs
+from sticky.containers.child import READY_FILE, Child
+from sticky.containers.environment import environment, filled, placeholders
+from sticky.containers.reports import Reports
+from sticky.containers.spawn import DROPPED, KEEP_REPORT, OUTLIVES, REPORT_FD
+from sticky.isticky import Address, ContainerSpec, TCPAddress, UNIXAddress
+
+_SCRIPT = str(Path(__file__).with_name("spawn.py"))
+_LONGEST_SOCKET_PATH = 107  # bytes: sun_path without its closing NUL (unix(7))
+_LOOPBACK = ("127.0.0.1", "localhost")  # a program told "localhost" may take ::1 alone, as Node does since version 17
+
+
+class Launcher:
+    """Launches programs in this environment. `die_with_daemon` and `realm`: see `ProcessBackend`."""
+
+    def __init__(self, reactor: IReactorFDSet, environ: Mapping[str, str], die_with_daemon: bool, realm: str) -> None:
+        self._reactor = reactor
+        self._environ = dict(environ)
+        self._parent = os.getpid() if die_with_daemon else OUTLIVES
+        self._realm = realm
+        self._also_ipv6 = _has_ipv6_loopback()
+
+    def launch(self, child: Child, port: int) -> None:
+        """Start it on this port. Raises OSError, and ValueError where the spec cannot be run at all."""
+        spec = child.spec
+        if not spec.command:
+            raise ValueError("there is nothing to run")
+        socket_path = str(spec.scratch / "http.sock")
+        candidates = self._candidates(spec, port, socket_path)
+        if not spec.scratch.exists():
+            spec.scratch.mkdir(mode=0o700, parents=True)
+            child.scratch_is_ours = True
+        values = {
+            "port": str(port),
+            "host": spec.host,
+            "socket": socket_path,
+            "container_id": spec.container,
+            "url": spec.url,
+        }
+        env = environment(
+            spec,
+            port,
+            REPORT_FD if spec.reports_ready else None,
+            self._environ,
+            realm=self._realm,
+            ready_file=spec.scratch / READY_FILE if spec.reports_ready else None,
+        )
+        report = KEEP_REPORT if spec.reports_ready else ""
+        arguments = [sys.executable, "-I", "-S", _SCRIPT, str(self._parent), report, env.get("LC_CTYPE", DROPPED)]
+        arguments += [str(spec.directory), *filled(spec.command, values)]
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            output = logs.open_log(spec.log)
+            try:
+                reports = Reports(child)
+                child.expect(candidates, reports)
+                lean.start(self._reactor, reports, arguments, env, {0: nothing, 1: output, 2: output, REPORT_FD: "r"})
+            finally:
+                os.close(output)
+        finally:
+            os.close(nothing)
+
+    def _candidates(self, spec: ContainerSpec, port: int, socket_path: str) -> list[Address]:
+        ports = [port] if spec.port in (None, port) else [port, spec.port]
+        found: list[Address] = [TCPAddress(spec.host, each) for each in ports]
+        if self._also_ipv6 and spec.host in _LOOPBACK:
+            found += [TCPAddress("::1", each) for each in ports]
+        if "socket" in placeholders(spec.command):
+            if len(os.fsencode(socket_path)) > _LONGEST_SOCKET_PATH:
+                raise ValueError(f"the socket's path {socket_path} is longer than {_LONGEST_SOCKET_PATH} bytes")
+            found.insert(0, UNIXAddress(socket_path))
+        return found
+
+
+def _has_ipv6_loopback() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,64 @@
+"""Did the kernel kill a process for want of memory: the counters of its cgroup. Must not know what the process was.
+
+The counter is of the cgroup, which containers may share with each other and with us. So each increment explains one death by
+SIGKILL and no more, and one that came before we looked at the cgroup for the first time explains none.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+_COUNT = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
+
+
+class MemoryKills:
+    """What the kernel killed in the cgroups that we have looked at."""
+
+    def __init__(self, proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> None:
+        self._proc = proc
+        self._cgroups = cgroups
+        self._explained: dict[Path, int] = {}
+
+    def cgroup(self, pid: int) -> Path | None:
+        """The file that counts for a living process. None where no cgroup counts (the root of version 2 does not)."""
+        try:
+            lines = (self._proc / str(pid) / "cgroup").read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return None
+        for line in lines:
+            number, _, rest = line.partition(":")
+            controllers, _, path = rest.partition(":")
+            if "memory" in controllers.split(","):  # version 1
+                places = [self._cgroups / "memory" / path.lstrip("/"), self._cgroups / "memory"]
+                name = "memory.oom_control"
+            elif number == "0":
+                places = [self._cgroups / path.lstrip("/"), self._cgroups]
+                name = "memory.events"
+            else:
+                continue
+            # In a container of our own the path may be the host's, and the mount shows our cgroup as the root.
+            for place in places:
+                found = _count(place / name)
+                if found is not None:
+                    self._explained.setdefault(place / name, found)
+                    return place / name
+        return None
+
+    def explain(self, counter: Path | None) -> bool:
+        """Whether a death by SIGKILL in this cgroup, by nobody's wish, was the kernel's for want of memory."""
+        found = None if counter is None else _count(counter)
+        if counter is None or found is None or found <= self._explained.get(counter, found):
+            return False
+        self._explained[counter] += 1
+        return True
+
+
+def _count(counter: Path) -> int | None:
+    try:
+        found = _COUNT.search(counter.read_bytes())
+    except OSError:
+        return None
+    return None if found is None else int(found.group(1))

@@ -1,0 +1,148 @@
+"""Connects to containers with streams of our own, in the shape of a reactor's `connectTCP` and `connectUNIX`. Knows no pools.
+
+Names are the reactor's to resolve: only addresses are connected to here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from enum import Enum
+from ipaddress import ip_address
+from typing import Any
+
+from twisted.internet.error import ConnectError, TimeoutError, UserError, getConnectError
+from twisted.internet.interfaces import IConnector, IDelayedCall, IWriteDescriptor
+from twisted.internet.protocol import ClientFactory
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from sticky.edge.transport import Stream, TCPStream
+
+
+class Dialler:
+    """A reactor as far as the edge uses one: it dials, and its clock and calls are the real reactor's; so is everything else."""
+
+    def __init__(self, reactor: Any) -> None:
+        self.reactor = reactor
+        self.seconds = reactor.seconds
+        self.callLater = reactor.callLater
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.reactor, name)
+
+    def connectTCP(self, host: str, port: int, factory: ClientFactory, timeout: float = 30) -> Any:
+        """Connect; the factory hears of it in a later turn."""
+        try:
+            version = ip_address(host).version
+        except ValueError:
+            return self.reactor.connectTCP(host, port, factory, timeout=timeout)
+        family = socket.AF_INET if version == 4 else socket.AF_INET6
+        return Connecting(self.reactor, family, (host, port), factory, timeout)
+
+    def connectUNIX(self, path: str, factory: ClientFactory, timeout: float = 30) -> Any:
+        """Connect; the factory hears of it in a later turn."""
+        return Connecting(self.reactor, socket.AF_UNIX, path, factory, timeout)
+
+
+class Attempt(Enum):
+    """How an attempt to connect stands."""
+
+    UNDER_WAY = "under way"
+    CONNECTED = "connected"
+    FAILED = "failed"  # or given up
+
+
+@implementer(IWriteDescriptor, IConnector)
+class Connecting:
+    """One attempt."""
+
+    def __init__(
+        self, reactor: Any, family: socket.AddressFamily, address: Any, factory: ClientFactory, timeout: float
+    ) -> None:
+        self.state = Attempt.UNDER_WAY
+        self._reactor = reactor
+        self._factory: Any = factory
+        self._handle: socket.socket | None = None
+        self._stream: Stream | None = None
+        self._address = address
+        self._impatience: IDelayedCall | None = None
+        try:
+            self._handle = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            code = self._handle.connect_ex(address)
+        except OSError as error:  # no descriptors left, or no such family
+            code = error.errno or errno.EIO
+        if self._handle is not None and code in (0, errno.EINPROGRESS):
+            self._impatience = reactor.callLater(timeout, self._fail, TimeoutError())
+            reactor.addWriter(self)
+        else:
+            reactor.callLater(0, self._fail, getConnectError((code, os.strerror(code))))
+
+    def fileno(self) -> int:
+        """For the reactor."""
+        return -1 if self._handle is None else self._handle.fileno()
+
+    def doWrite(self) -> None:
+        """It is decided."""
+        assert self._handle is not None
+        code = self._handle.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._fail(getConnectError((code, os.strerror(code))))
+            return
+        self._settle(Attempt.CONNECTED)
+        handle, self._handle = self._handle, None
+        stream = (Stream if handle.family == socket.AF_UNIX else TCPStream)(self._reactor, handle, None)
+        factory, self._factory = self._factory, None
+        protocol = factory.buildProtocol(stream.getPeer())
+        if protocol is None:
+            handle.close()
+            return
+        self._stream = stream
+        stream.protocol = protocol
+        stream.startReading()
+        protocol.makeConnection(stream)
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The reactor met an error before it looked, or is being taken down."""
+        if self._handle is not None and self.state is Attempt.UNDER_WAY:
+            code = self._handle.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            self._fail(getConnectError((code, os.strerror(code))) if code else ConnectError())
+
+    def logPrefix(self) -> str:
+        """In front of what is logged while the reactor calls."""
+        return "edge"
+
+    def disconnect(self) -> None:
+        """Give up, or close what stands. A no-op on an attempt that failed."""
+        if self.state is Attempt.UNDER_WAY:
+            self._fail(UserError())
+        elif self._stream is not None:
+            self._stream.loseConnection()
+
+    stopConnecting = disconnect
+
+    def connect(self) -> None:
+        """Part of IConnector: an attempt is made once."""
+        raise RuntimeError("an attempt to connect cannot be made again")
+
+    def getDestination(self) -> Any:
+        """The address."""
+        return self._address
+
+    def _settle(self, state: Attempt) -> None:
+        self.state = state
+        if self._impatience is not None and self._impatience.active():
+            self._impatience.cancel()
+        if self._impatience is not None:
+            self._reactor.removeWriter(self)
+
+    def _fail(self, error: BaseException) -> None:
+        if self.state is not Attempt.UNDER_WAY:
+            return
+        self._settle(Attempt.FAILED)
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._reactor.callLater(0, handle.close)  # not now: events under its number may be waiting for a turn
+        factory, self._factory = self._factory, None
+        factory.clientConnectionFailed(self, Failure(error))

@@ -1,0 +1,311 @@
+"""What an operator sees and does: reads the Servers' fleets and asks their services. Decides nothing, speaks no HTTP.
+
+Implements `IInspection` over what services and fleets show of themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from heapq import nsmallest
+from typing import Final, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from zope.interface import implementer
+
+from sticky import errors
+from sticky._version import __version__
+from sticky.config.settings import ServerSettings, Settings
+from sticky.containers.logs import log_path
+from sticky.core.container import Container, ContainerState
+from sticky.core.session import Session
+from sticky.core.tokens import Claims
+from sticky.core.values import Caller, ContainerId, EndReason, ServerName, SessionId
+from sticky.daemon import Servers
+from sticky.isticky import (
+    Address,
+    ContainerLog,
+    ContainerView,
+    Credentials,
+    DaemonView,
+    IInspection,
+    ServerView,
+    SessionView,
+    StartRequest,
+    TCPAddress,
+)
+from sticky.journal.places import found_by
+from sticky.service import Minting, ServerService
+from sticky.witness import Endings
+
+OPERATOR: Final = "operator"  #: owner of the sessions that are started by the admin API
+
+_Id = TypeVar("_Id", bound=str)
+
+
+@implementer(IInspection)
+class Inspection:
+    """See `IInspection`. `url` and `listen` give what is known once the daemon listens."""
+
+    def __init__(
+        self,
+        *,
+        servers: Servers,
+        settings: Settings,
+        endings: Endings,
+        minting: Minting,
+        url: Callable[[ServerSettings], str],
+        listen: Callable[[], Sequence[str]],
+        clock: IReactorTime,
+    ) -> None:
+        self._servers = servers
+        self._settings: Mapping[str, ServerSettings] = {server.name: server for server in settings.servers}
+        self._daemon = settings.daemon
+        self._endings = endings
+        self._minting = minting
+        self._url = url
+        self._listen = listen
+        self._clock = clock
+        self._began = clock.seconds()
+
+    # --- looking
+
+    def daemon(self) -> DaemonView:
+        """See `IInspection`."""
+        return DaemonView(
+            __version__,
+            os.getpid(),
+            self._clock.seconds() - self._began,
+            self._daemon.state_dir,
+            self._daemon.brand,
+            tuple(self._listen()),
+        )
+
+    def servers(self) -> Sequence[ServerView]:
+        """See `IInspection`."""
+        return [self._server_view(server) for server in self._servers.by_name.values()]
+
+    def containers(self, server: str | None) -> Sequence[ContainerView]:
+        """See `IInspection`."""
+        return [view for service in self._of(server) for view in self._container_views(service)]
+
+    def sessions(
+        self, server: str | None, container: str | None, owner: str | None, after: str | None, limit: int
+    ) -> Sequence[SessionView]:
+        """See `IInspection`. Walks all sessions: a call for people, not for programs in a loop."""
+        only = None if container is None else self._container(container)[1].id
+        found = (
+            (session.id, service, box)
+            for service, box, session in self._walk(self._of(server))
+            if (only is None or box.id == only)
+            and (owner is None or session.caller == owner)
+            and (after is None or session.id > after)
+        )
+        first = nsmallest(limit, found, key=lambda entry: entry[0])
+        return [self._session_view(service, box, session) for session, service, box in first]
+
+    def session(self, session: str) -> SessionView:
+        """See `IInspection`."""
+        return self._session_view(*self._session(session))
+
+    def logs(self, server: str | None, container: str | None) -> Sequence[ContainerLog]:
+        """See `IInspection`. Ended containers are found by their files, so their names come from our own folder only."""
+        folder = self._daemon.state_dir / "logs"
+        names = {service.server for service in self._of(server)}
+        found: dict[ContainerId, ContainerLog] = {}
+        for path in sorted(folder.glob("*.log")) if folder.is_dir() else ():
+            owner, dot, identity = path.name.removesuffix(".log").rpartition(".")
+            log = ContainerLog(ServerName(unquote(owner)), ContainerId(unquote(identity)), path, False)
+            if dot and log.server in names and log_path(folder, log.server, log.container) == path:
+                found[log.container] = log
+        for service in self._of(server):
+            for live in service.fleet.capacity.containers:
+                found[live] = ContainerLog(service.server, live, log_path(folder, service.server, live), True)
+        if container is None:
+            return list(found.values())
+        return [found[_meant(container, found, errors.UnknownContainer)]]
+
+    # --- doing
+
+    def start(self, server: str, idle_timeout: float | None) -> Deferred[Credentials]:
+        """See `IInspection`."""
+        (service,) = self._of(server)
+        return self._servers.start(StartRequest(service.server, Caller(OPERATOR), OPERATOR, idle_timeout))
+
+    def credentials(self, session: str) -> Credentials:
+        """See `IInspection`."""
+        service, box, identity = self._session(session)
+        claims = self._claims(service, box, identity)
+        idle_timeout = service.status(claims).idle_timeout
+        return Credentials(identity, self._minting.sign(claims), idle_timeout, float(claims.expires_at), False)
+
+    def terminate(self, session: str, grace: float | None) -> Deferred[None]:
+        """See `IInspection`."""
+        service, box, identity = self._session(session)
+        return service.terminate(self._claims(service, box, identity), grace)
+
+    def extend(self, session: str) -> SessionView:
+        """See `IInspection`."""
+        service, box, identity = self._session(session)
+        service.extend(self._claims(service, box, identity))
+        return self._session_view(service, box, identity)
+
+    def stop_container(self, container: str) -> ContainerView:
+        """See `IInspection`."""
+        service, box = self._container(container)
+        view = next(view for view in self._container_views(service) if view.container == box.id)
+        self._carry_out(service, box)  # all deadlines up to now come first
+        now, fleet = self._clock.seconds(), service.fleet
+        if box.state is ContainerState.STARTING:
+            box.reason = EndReason.SERVER_STOPPED
+            fleet.capacity.stop(now, box)
+        elif box.state is ContainerState.READY:
+            fleet.capacity.drain(now, box, EndReason.SERVER_STOPPED)
+            for asked in sorted(box.grants):
+                fleet.starts.bounced(now, asked)
+            box.grants.clear()
+            box.close_asked = False
+            fleet.ledgers.drain(box.id, EndReason.SERVER_STOPPED)
+        else:
+            return view
+        fleet.settle(now)
+        self._carry_out(service, box)
+        return next((view for view in self._container_views(service) if view.container == box.id), view)
+
+    def _carry_out(self, service: ServerService, box: Container) -> None:
+        """Have the service do what its fleet has decided: it does so after any call, and this one changes nothing."""
+        with suppress(errors.SessionEnded):
+            service.status(self._claims(service, box, SessionId("")))
+
+    # --- finding
+
+    def _of(self, server: str | None) -> Sequence[ServerService]:
+        if server is None:
+            return list(self._servers.by_name.values())
+        try:
+            return [self._servers.by_name[ServerName(server)]]
+        except KeyError:
+            known = ", ".join(sorted(self._servers.by_name))
+            raise errors.UnknownServer(f"There is no Server {server!r}; there are: {known}.") from None
+
+    def _container(self, container: str) -> tuple[ServerService, Container]:
+        boxes = {
+            box.id: (service, box) for service in self._of(None) for box in service.fleet.capacity.containers.values()
+        }
+        return boxes[_meant(container, boxes, errors.UnknownContainer)]
+
+    def _session(self, session: str) -> tuple[ServerService, Container, SessionId]:
+        for service in self._of(None):
+            for ledger in service.fleet.ledgers:
+                if session in ledger.sessions:
+                    return service, service.fleet.capacity.containers[ledger.container], SessionId(session)
+            stone = service.fleet.ledgers.tombstones.get(SessionId(session))
+            if stone is not None:
+                raise errors.SessionEnded(stone.reason.value, stone.detail)
+        found = {entry.id: (service, box, entry.id) for service, box, entry in self._walk(self._of(None))}
+        return found[_meant(session, found, errors.UnknownSession)]
+
+    def _walk(self, services: Iterable[ServerService]) -> Iterator[tuple[ServerService, Container, Session]]:
+        for service in services:
+            for ledger in service.fleet.ledgers:
+                box = service.fleet.capacity.containers[ledger.container]
+                for session in ledger:
+                    yield service, box, session
+
+    # --- describing
+
+    def _claims(self, service: ServerService, box: Container, session: SessionId) -> Claims:
+        """As the token says it: the same hard expiry, counted from now."""
+        wall = self._minting.wall()
+        left = max(0.0, box.dies_at - self._clock.seconds())
+        return Claims(session, service.server, box.deployment, box.id, int(wall), int(wall + left))
+
+    def _session_view(self, service: ServerService, box: Container, session: SessionId) -> SessionView:
+        status = service.status(self._claims(service, box, session))
+        reason = service.fleet.ledgers[box.id].sessions[session].reason
+        return SessionView(service.server, box.deployment, None if reason is None else reason.value, status)
+
+    def _container_views(self, service: ServerService) -> list[ContainerView]:
+        now, places = self._clock.seconds(), service.containers.places()
+        views = []
+        for box in service.fleet.capacity.containers.values():
+            pid = found_by(places.get(box.id, {})).get("pid")
+            views.append(
+                ContainerView(
+                    box.id,
+                    service.server,
+                    box.deployment,
+                    box.state.value,
+                    now - box.born,
+                    box.dies_at - now,
+                    box.sessions,
+                    len(box.grants),
+                    box.limit,
+                    sum(session.in_flight for session in service.fleet.ledgers[box.id]),
+                    _shown(service.containers.addresses.get(box.id)),
+                    pid if isinstance(pid, int) else None,
+                )
+            )
+        return views
+
+    def _server_view(self, service: ServerService) -> ServerView:
+        now, fleet, settings = self._clock.seconds(), service.fleet, self._settings[service.server]
+        sessions = [session for ledger in fleet.ledgers for session in ledger]
+        draining = sum(session.reason is not None for session in sessions)
+        waits = [now - start.asked_at for start in fleet.starts.waiting()]
+        held_back = fleet.backoff.failures and fleet.backoff.next_attempt > now
+        tally = self._servers.tallies[service.server]
+        return ServerView(
+            name=service.server,
+            app=settings.app,
+            url=reachable(self._url(settings), settings),
+            backend=settings.backend,
+            command=settings.command,
+            deployment=fleet.capacity.deployment,
+            sessioned=settings.sessioned,
+            unauthenticated=settings.unauthenticated,
+            policy=fleet.policy,
+            stopping=fleet.stopping is not None,
+            containers=tuple(self._container_views(service)),
+            ended=self._endings.of(service.server),
+            active=len(sessions) - draining,
+            draining=draining,
+            in_flight=sum(session.in_flight for session in sessions),
+            waiting=len(waits),
+            oldest_wait=max(waits, default=None),
+            failures=fleet.backoff.failures,
+            next_attempt_in=fleet.backoff.next_attempt - now if held_back else None,
+            hopeless=fleet.backoff.hopeless and not fleet.capacity.any_ready(),
+            granted=tally.granted,
+            refused=tally.refused,
+        )
+
+
+def _meant(text: str, known: Iterable[_Id], unknown: type[errors.NotFound]) -> _Id:
+    """The one id that this is, or that begins like this. Raises `unknown`, or `AmbiguousId`."""
+    found = sorted(identity for identity in known if identity.startswith(text))
+    if text in found:
+        return found[found.index(text)]
+    if not found or len(text) < 4:
+        raise unknown
+    if len(found) > 1:
+        raise errors.AmbiguousId(f"{len(found)} ids begin with {text!r}; write more of the one that is meant.")
+    return found[0]
+
+
+def reachable(url: str, settings: ServerSettings) -> str:
+    """A Server's URL, where it has none of its own: the daemon's address under a host name that leads to this Server."""
+    parts = urlsplit(url)
+    if not url or settings.url is not None or not settings.hosts or parts.hostname in settings.hosts:
+        return url
+    port = "" if parts.port is None else f":{parts.port}"
+    return f"{parts.scheme}://{settings.hosts[0]}{port}"
+
+
+def _shown(address: Address | None) -> str | None:
+    if address is None:
+        return None
+    return f"{address.host}:{address.port}" if isinstance(address, TCPAddress) else f"unix:{address.path}"

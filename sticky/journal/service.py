@@ -1,0 +1,117 @@
+"""The journal as part of a daemon: the state directory's lock, the store, its thread. Opened at start, closed last."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.threadpool import ThreadPool
+
+from sticky.core.memory import Memory
+from sticky.core.values import ContainerId, ServerName
+from sticky.errors import ConfigError
+from sticky.journal.lock import StateLock
+from sticky.journal.store import Entry, open_store, this_boot
+from sticky.journal.writer import JournalWriter, NoJournal, Picture
+from sticky.startup import CANNOT_START, give_up
+
+
+@attrs.frozen
+class Found:
+    """What an earlier daemon left for one Server."""
+
+    memory: Memory
+    places: Mapping[ContainerId, Mapping[str, Any]]
+    same_boot: bool  #: False: the machine was restarted, so no container and no point in time is worth anything
+
+
+class JournalService:
+    """A `Journal` that is open between `open` and `close`."""
+
+    log = Logger()
+
+    def __init__(self, state_dir: Path, reactor: Any, picture: Callable[[], Picture]) -> None:
+        """`picture` gives what lives now, should the journal have to be written anew."""
+        self._path = state_dir / "journal.db"
+        self._lock = StateLock(state_dir)
+        self._reactor = reactor
+        self._picture = picture
+        self._pool: ThreadPool | None = None
+        self._writer: JournalWriter | None = None
+
+    def open(self) -> Callable[[ServerName], Found]:
+        """Take the state directory and read what is there. An operator's mistake ends the process with one line, status 1."""
+        try:
+            self._lock.acquire()
+            store, lost = open_store(self._path, this_boot())
+        except ConfigError as error:
+            give_up(str(error), CANNOT_START)
+        except (sqlite3.Error, OSError) as error:
+            give_up(f"cannot open the journal {self._path}: {error}", CANNOT_START)
+        if lost is not None:
+            self.log.error("the journal was damaged: sessions of earlier containers are lost; {lost}", lost=lost)
+        memories, places, same_boot = dict(store.memories), dict(store.places), store.same_boot
+        self._pool = ThreadPool(1, 1, "journal")
+        self._pool.start()
+        self._writer = JournalWriter(store, self._reactor, self._in_thread, self._picture)
+
+        def found(server: ServerName) -> Found:
+            return Found(memories.get(server, Memory()), places.get(server, {}), same_boot)
+
+        return found
+
+    @property
+    def works(self) -> bool:
+        """See `Journal`."""
+        return self._opened.works
+
+    def write(self, entry: Entry) -> None:
+        """See `Journal`."""
+        self._opened.write(entry)
+
+    def settled(self) -> Deferred[None]:
+        """See `Journal`."""
+        return self._opened.settled()
+
+    async def close(self) -> None:
+        """Write what is pending, end the thread, give the state directory back."""
+        if self._writer is not None and self._pool is not None:
+            await self._writer.close()
+            self._pool.stop()
+            self._pool = None
+        self._lock.release()
+
+    @property
+    def _opened(self) -> JournalWriter:
+        assert self._writer is not None, "the journal is not open"
+        return self._writer
+
+    def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+        if self._pool is None:
+            return maybeDeferred(function, *arguments)
+        return deferToThreadPool(self._reactor, self._pool, function, *arguments)
+
+
+class NoJournalService(NoJournal):
+    """For daemons that live as long as their containers: the state directory is held, and nothing is kept."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._lock = StateLock(state_dir)
+
+    def open(self) -> Callable[[ServerName], Found]:
+        """As `JournalService.open`, but there is never anything to find."""
+        try:
+            self._lock.acquire()
+        except ConfigError as error:
+            give_up(str(error), CANNOT_START)
+        return lambda server: Found(Memory(), {}, True)
+
+    async def close(self) -> None:
+        """Give the state directory back."""
+        self._lock.release()

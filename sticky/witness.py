@@ -1,0 +1,104 @@
+"""Remembers how containers ended: stands between a Server and its backend and passes everything on. Must not know why.
+
+What a backend reports at a container's end is said once, to the service; an operator asks later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from zope.interface import implementer
+
+from sticky.core.values import ContainerId, ServerName
+from sticky.isticky import (
+    Address,
+    ContainerSpec,
+    EndedContainer,
+    Exit,
+    IContainer,
+    IContainerBackend,
+    IContainerListener,
+)
+
+KEPT = 20  #: ended containers that are remembered for each Server
+
+#: (status, signal) of an end that nobody needs to look at: done, asked by us, or a stranger's that an earlier daemon left.
+_QUIET = ((0, None), (None, 15), (None, None))
+
+
+class Endings:
+    """The latest ends of containers, by Server."""
+
+    def __init__(self, clock: IReactorTime, kept: int = KEPT) -> None:
+        self._clock = clock
+        self._kept = kept
+        self._ended: dict[ServerName, deque[tuple[float, ContainerId, Exit]]] = {}
+
+    def note(self, server: ServerName, container: ContainerId, exit: Exit) -> None:
+        """One more has ended."""
+        ended = self._ended.setdefault(server, deque(maxlen=self._kept))
+        ended.appendleft((self._clock.seconds(), container, exit))
+
+    def of(self, server: ServerName) -> tuple[EndedContainer, ...]:
+        """Those of a Server, newest first."""
+        now = self._clock.seconds()
+        return tuple(
+            EndedContainer(container, server, now - at, failed(exit), exit)
+            for at, container, exit in self._ended.get(server, ())
+        )
+
+
+def failed(exit: Exit) -> bool:
+    """Whether an operator should look at this end."""
+    return exit.detail in ("failed", "startup_timeout", "unhealthy", "out_of_memory") or (
+        (exit.status, exit.signal) not in _QUIET
+    )
+
+
+@implementer(IContainerBackend)
+class Witness:
+    """A backend like the one it is given, whose containers' ends are noted."""
+
+    def __init__(self, backend: IContainerBackend, endings: Endings) -> None:
+        self.name = backend.name
+        self._backend = backend
+        self._endings = endings
+
+    def spawn(self, spec: ContainerSpec, listener: object) -> IContainer:
+        """See `IContainerBackend`."""
+        return self._backend.spawn(spec, _Listener(spec.server, IContainerListener(listener), self._endings))
+
+    def adopt(
+        self, spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener
+    ) -> IContainer | None:
+        """See `IContainerBackend`."""
+        return self._backend.adopt(spec, place, address, _Listener(spec.server, listener, self._endings))
+
+    def orphans(self, known: Collection[ContainerId]) -> Collection[ContainerId]:
+        """See `IContainerBackend`."""
+        return self._backend.orphans(known)
+
+    def stop(self) -> Deferred[None]:
+        """See `IContainerBackend`."""
+        return self._backend.stop()
+
+
+@implementer(IContainerListener)
+@attrs.frozen(eq=False)
+class _Listener:
+    server: ServerName
+    listener: IContainerListener
+    endings: Endings
+
+    def ready(self, container: ContainerId, address: Address) -> None:
+        """See `IContainerListener`."""
+        self.listener.ready(container, address)
+
+    def exited(self, container: ContainerId, exit: Exit) -> None:
+        """See `IContainerListener`."""
+        self.endings.note(self.server, container, exit)
+        self.listener.exited(container, exit)

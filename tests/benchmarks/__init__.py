@@ -1,0 +1,1 @@
+"""Tests of what lies in `benchmarks`: that the instruments measure what they say, never how fast this machine is."""

@@ -1,0 +1,22 @@
+"""The docker backend keeps the promises of every backend, over a fake Engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sticky.containers.docker.backend import DockerBackend
+from sticky.isticky import ContainerSpec
+from tests.containers.conformance import BackendConformance, Program
+from tests.containers.docker_case import DockerCase
+
+COMMANDS: Mapping[Program, tuple[str, ...]] = {program: (program.value,) for program in Program}
+
+
+class DockerConformanceTests(BackendConformance, DockerCase):
+    backend: DockerBackend
+
+    def spec(self, program: Program) -> ContainerSpec:
+        return self.make_spec(*COMMANDS[program])
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        await DockerCase.until(self, condition)

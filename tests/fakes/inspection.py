@@ -1,0 +1,128 @@
+"""An `IInspection` with one Server, one container and a few sessions, that notes what it is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+from twisted.internet.defer import Deferred, succeed
+from zope.interface import implementer
+
+from sticky import errors
+from sticky.core.values import ContainerId, DeploymentId, Policy, ServerName, SessionId
+from sticky.isticky import (
+    ContainerLog,
+    ContainerView,
+    Credentials,
+    DaemonView,
+    EndedContainer,
+    Exit,
+    IInspection,
+    ServerView,
+    SessionStatus,
+    SessionView,
+)
+
+GAME = ServerName("game")
+BOX = ContainerId("ct-box1")
+DEPLOYMENT = DeploymentId("dp-1")
+
+
+def session(number: int) -> SessionView:
+    status = SessionStatus(SessionId(f"sd-{number:03}"), "active", 0, 600.0, 599.5, 80000.0, "dev", BOX, 0.5)
+    return SessionView(GAME, DEPLOYMENT, None, status)
+
+
+@implementer(IInspection)
+@attrs.define(eq=False)
+class FakeInspection:
+    """What it shows are its attributes; what it was asked is in `asked`."""
+
+    state_dir: Path
+    count: int = 3  #: sessions
+    live: bool = True  #: its container
+    asked: list[object] = attrs.field(factory=list)
+    waiting: Deferred[Credentials] = attrs.field(factory=Deferred)
+
+    def daemon(self) -> DaemonView:
+        return DaemonView("9.9", 42, 61.5, self.state_dir, "modal", ("http://127.0.0.1:8080",))
+
+    def servers(self) -> Sequence[ServerView]:
+        ended = EndedContainer(
+            ContainerId("ct-old"), GAME, 3.25, True, Exit("failed", 1, None, ("boom",), "exited with 1")
+        )
+        return [
+            ServerView(
+                name=GAME,
+                app="game",
+                url="http://127.0.0.1:8080",
+                backend="process",
+                command=("./game",),
+                deployment=DEPLOYMENT,
+                sessioned=True,
+                unauthenticated=False,
+                policy=Policy(max_concurrency=7),
+                stopping=False,
+                containers=tuple(self.containers(None)),
+                ended=(ended,),
+                active=self.count,
+                draining=0,
+                in_flight=2,
+                waiting=1,
+                oldest_wait=0.1234567,
+                failures=0,
+                next_attempt_in=None,
+                hopeless=False,
+                granted=5,
+                refused=1,
+            )
+        ]
+
+    def containers(self, server: str | None) -> Sequence[ContainerView]:
+        if server not in (None, GAME):
+            raise errors.UnknownServer(f"There is no Server {server!r}; there are: game.")
+        return [ContainerView(BOX, GAME, DEPLOYMENT, "ready", 9.0, 80000.0, 3, 0, 7, 2, "127.0.0.1:20000", 77)]
+
+    def sessions(
+        self, server: str | None, container: str | None, owner: str | None, after: str | None, limit: int
+    ) -> Sequence[SessionView]:
+        self.asked.append((server, container, owner, after, limit))
+        found = [session(number) for number in range(self.count)]
+        return [view for view in found if after is None or view.status.session > after][:limit]
+
+    def session(self, session_id: str) -> SessionView:
+        if session_id == "sd-over":
+            raise errors.SessionEnded("idle_timeout")
+        for number in range(self.count):
+            if session(number).status.session == session_id:
+                return session(number)
+        raise errors.UnknownSession
+
+    def start(self, server: str, idle_timeout: float | None) -> Deferred[Credentials]:
+        self.containers(server)
+        self.asked.append(("start", server, idle_timeout))
+        return self.waiting
+
+    def credentials(self, session_id: str) -> Credentials:
+        return Credentials(self.session(session_id).status.session, "v4.public.secret", 600.0, 1e9, False)
+
+    def terminate(self, session_id: str, grace: float | None) -> Deferred[None]:
+        self.asked.append(("terminate", session_id, grace))
+        return succeed(None)
+
+    def extend(self, session_id: str) -> SessionView:
+        self.asked.append(("extend", session_id))
+        return self.session(session_id)
+
+    def stop_container(self, container: str) -> ContainerView:
+        if container != BOX:
+            raise errors.UnknownContainer
+        self.asked.append(("stop", container))
+        return self.containers(None)[0]
+
+    def logs(self, server: str | None, container: str | None) -> Sequence[ContainerLog]:
+        self.containers(server)
+        if container not in (None, BOX):
+            raise errors.UnknownContainer
+        return [ContainerLog(GAME, BOX, self.state_dir / "game.ct-box1.log", self.live)]

@@ -1,0 +1,104 @@
+"""A real daemon and the calls that a client makes of it, for tests of the whole. Asserts nothing of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import requests
+from twisted.trial.unittest import SynchronousTestCase
+from websockets.sync.client import ClientConnection, connect
+
+from tests.integration.running_daemon import Daemon
+
+APPS = Path(__file__).parent / "apps"
+PYTHON = sys.executable
+COOKIE = "__Host-modal-session-token"
+ECHO = f"{json.dumps([PYTHON, str(APPS / 'echo_ws.py'), '{port}'])}"
+
+
+def server(name: str, command: str, **settings: object) -> str:
+    """A table of sticky.toml; `command` is TOML already."""
+    rest = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+    return f"[servers.{name}]\ncommand = {command}\n{rest}\n"
+
+
+class DaemonCase(SynchronousTestCase):
+    """Runs a daemon on what `config` says."""
+
+    def serve(self, config: str, env: dict[str, str] | None = None) -> None:
+        """Write sticky.toml into a folder of its own and run a daemon on it."""
+        self.folder = Path(tempfile.mkdtemp(prefix="sticky-test-")).resolve()
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.addCleanup(self.kill_children)
+        (self.folder / "sticky.toml").write_text(config)
+        self.http = requests.Session()
+        self.addCleanup(self.http.close)
+        self.run_daemon(env)
+
+    def run_daemon(self, env: dict[str, str] | None = None) -> None:
+        """A daemon on what is in the folder: the first one, or the next one after that died."""
+        self.daemon = Daemon(self.folder, "--config", str(self.folder / "sticky.toml"), env=env)
+        self.addCleanup(self.daemon.stop)
+        self.url = self.daemon.url()
+        self.bearer = (self.folder / "state" / "proxy-token").read_text().strip()
+
+    def start(self, host: str | None = None, **headers: str) -> requests.Response:
+        fields = {"Authorization": f"Bearer {self.bearer}", **headers}
+        if host is not None:
+            fields["Host"] = host
+        return self.http.post(f"{self.url}/_modal/sessions/start", headers=fields, timeout=90)
+
+    def token(self, host: str | None = None, **headers: str) -> str:
+        answer = self.start(host, **headers)
+        self.assertEqual(answer.status_code, 200, answer.text)
+        return str(answer.json()["token"])
+
+    def get(self, token: str | None, path: str = "/", **headers: str) -> requests.Response:
+        if token is not None:
+            headers["Modal-Authorization"] = f"Bearer {token}"
+        return self.http.get(self.url + path, headers=headers, timeout=30)
+
+    def terminate(self, token: str) -> requests.Response:
+        fields = {"Authorization": f"Bearer {self.bearer}", "x-modal-server-session-token": token}
+        return self.http.post(f"{self.url}/_modal/sessions/terminate", headers=fields, timeout=30)
+
+    def websocket(self, token: str, **options: object) -> ClientConnection:
+        headers = {"Modal-Authorization": f"Bearer {token}"}
+        opened: ClientConnection = connect(
+            self.url.replace("http", "ws") + "/ws", additional_headers=headers, **options
+        )  # type: ignore[call-overload]
+        self.addCleanup(opened.close)
+        return opened
+
+    def children(self) -> list[int]:
+        """Whatever has a container's mark in its environment and works in this daemon's folder."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if not entry.name.isdigit() or (entry / "cwd").readlink() != self.folder:
+                    continue
+                if b"STICKY_CONTAINER_ID=" in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:  # gone meanwhile
+                continue
+        return found
+
+    def kill_children(self) -> None:
+        """Containers survive a daemon that is killed, but not a test."""
+        for pid in self.children():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def kill_container(self, container: str) -> None:
+        """SIGKILL to every process of a container."""
+        for pid in self.children():
+            if f"STICKY_CONTAINER_ID={container}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                os.kill(pid, signal.SIGKILL)

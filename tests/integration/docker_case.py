@@ -1,0 +1,142 @@
+"""A docker backend over a real engine. Holds no test."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import attrs
+from twisted.internet import reactor
+from twisted.internet.task import deferLater
+from twisted.trial.unittest import SkipTest, TestCase
+
+from sticky.containers.docker.backend import DockerBackend
+from sticky.containers.docker.dock import IDockReactor
+from sticky.containers.logs import log_path
+from sticky.core.values import ContainerId, DeploymentId, ServerName
+from sticky.isticky import Address, ContainerSpec, Exit, IContainer
+from tests.containers.conformance import Program, Recorder
+from tests.integration.children import LISTENS, STUBBORN
+from tests.integration.dockerd import INTERPRETER, MOUNTS, CannotRun, EngineProcess, shared
+
+REACTOR = cast(IDockReactor, reactor)
+DEADLINE = 40.0  # seconds for anything
+PYTHON = (INTERPRETER, "-I", "-S", "-c")
+#: As in child processes, but on the address that the container is told: its own loopback is not where the port arrives.
+SERVES = LISTENS.replace('"127.0.0.1"', 'os.environ["STICKY_HOST"]')
+IGNORES = STUBBORN.replace('"127.0.0.1"', 'os.environ["STICKY_HOST"]')
+
+COMMANDS: Mapping[Program, tuple[str, ...]] = {
+    Program.SERVES: (*PYTHON, SERVES),
+    Program.STUBBORN: (*PYTHON, IGNORES),
+    Program.SILENT: ("sleep", "600"),
+    Program.EXITS: ("sh", "-c", "echo last words; exit 3"),
+    Program.MISSING: ("no-such-program-anywhere",),
+}
+
+
+class RealEngineCase(TestCase):
+    """A prepared backend on an engine of our own, and no container left at the end."""
+
+    timeout = 180
+    realm = "a-state-dir"
+    kind = "docker"
+    network = "publish"
+
+    def setUp(self) -> None:
+        try:
+            self.engine = self.make_engine()  # blocks; nothing else runs in this process
+        except CannotRun as reason:
+            raise SkipTest(str(reason))
+        self.folder = Path(tempfile.mkdtemp(prefix="sticky-"))
+        self.recorder = Recorder()
+        self.spawned: list[IContainer] = []
+        self.specs: dict[str, ContainerSpec] = {}
+        self.backend = self.make_backend()
+
+    async def tearDown(self) -> None:  # type: ignore[override]  # trial awaits it
+        for container in self.spawned:
+            container.kill()
+        await self.until(lambda: all(self.recorder.exit(container) for container in self.spawned))
+        await self.backend.stop()
+        shutil.rmtree(self.folder)
+
+    def make_engine(self) -> EngineProcess:
+        return shared(self.kind)
+
+    def make_backend(self, **settings: Any) -> DockerBackend:
+        backend = DockerBackend(REACTOR, realm=self.realm, **settings)
+        backend.prepare([self.options()])
+        return backend
+
+    def options(self, **changes: Any) -> dict[str, object]:
+        image = self.engine.image
+        return {
+            "image": image,
+            "socket": self.engine.socket,
+            "mounts": MOUNTS,
+            "network": self.network,
+            **changes,
+        }
+
+    def make_spec(self, *command: str, **changes: Any) -> ContainerSpec:
+        container = ContainerId(f"ct-{os.urandom(8).hex()}")
+        spec = ContainerSpec(
+            container=container,
+            server=ServerName("echo"),
+            deployment=DeploymentId("d1"),
+            app="app",
+            command=command,
+            directory=self.folder,
+            log=log_path(self.folder / "logs", ServerName("echo"), container),
+            scratch=self.folder / container,
+            url="http://echo.localhost",
+            options=self.options(),
+        )
+        return attrs.evolve(spec, **changes)
+
+    def run_container(self, *command: str, **changes: Any) -> IContainer:
+        spec = self.make_spec(*command, **changes)
+        self.specs[spec.container] = spec
+        container = self.backend.spawn(spec, self.recorder)
+        self.spawned.append(container)
+        return container
+
+    def spec_of(self, container: str) -> ContainerSpec:
+        return self.specs[container]
+
+    def labelled(self, container: str) -> bool:
+        """Whether the engine has it, running or not."""
+        return any(one["Labels"].get("sticky.container") == container for one in self.on_the_engine())
+
+    def on_the_engine(self) -> list[Mapping[str, Any]]:
+        """All containers that it has, whoever's."""
+        answer = self.engine.ask("GET", "/v1.41/containers/json?all=1")
+        found: list[Mapping[str, Any]] = json.loads(answer.partition(b"\r\n\r\n")[2])
+        return found
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        give_up = REACTOR.seconds() + DEADLINE
+        while not condition():
+            self.assertLess(REACTOR.seconds(), give_up, f"waited too long; heard {self.recorder.facts}")
+            await deferLater(REACTOR, 0.01, lambda: None)
+
+    async def ready(self, container: IContainer) -> Address:
+        await self.until(lambda: self.recorder.address(container) or self.recorder.exit(container))
+        address = self.recorder.address(container)
+        assert address is not None, self.recorder.exit(container)
+        return address
+
+    async def exit(self, container: IContainer) -> Exit:
+        await self.until(lambda: self.recorder.exit(container))
+        found = self.recorder.exit(container)
+        assert found is not None
+        return found
+
+    def written(self, spec: ContainerSpec) -> str:
+        return spec.log.read_text() if spec.log.exists() else ""

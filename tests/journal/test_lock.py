@@ -1,0 +1,47 @@
+"""One daemon on one state directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from sticky.errors import ConfigError
+from sticky.journal.lock import StateLock
+
+
+class LockTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).resolve()
+        self.folder.mkdir()
+
+    def test_the_second_is_refused_with_the_pid_of_the_first(self) -> None:
+        first, second = StateLock(self.folder), StateLock(self.folder)
+        first.acquire()
+        problem = self.assertRaises(ConfigError, second.acquire)
+        self.assertIn(f"pid {os.getpid()}", str(problem))
+        first.release()
+        second.acquire()
+        second.release()
+
+    def test_it_dies_with_its_holder(self) -> None:
+        code = (
+            "import sys, pathlib; from sticky.journal.lock import StateLock; "
+            "lock = StateLock(pathlib.Path(sys.argv[1])); lock.acquire(); print('held', flush=True); sys.stdin.read()"
+        )
+        holder = subprocess.Popen(
+            [sys.executable, "-c", code, str(self.folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.addCleanup(holder.wait)
+        self.addCleanup(holder.kill)
+        assert holder.stdout is not None
+        self.assertEqual(holder.stdout.readline(), "held\n")
+        lock = StateLock(self.folder)
+        self.assertIn(f"pid {holder.pid}", str(self.assertRaises(ConfigError, lock.acquire)))
+        holder.kill()
+        holder.wait()
+        lock.acquire()
+        lock.release()

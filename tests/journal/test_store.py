@@ -1,0 +1,165 @@
+"""The journal's file: what is written is found again; what is damaged is put aside."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from sticky.core.effects import EndSession
+from sticky.core.memory import Memory
+from sticky.core.records import ContainerCreated, SessionCreated
+from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, ServerName, SessionId
+from sticky.journal import store as room
+from sticky.journal.store import Damaged, Placed, Store, Unplaced, open_store
+from tests.journal.test_codec import a_memory
+
+ONE, TWO = ServerName("one"), ServerName("two")
+CONTAINER = ContainerId("ct-1")
+
+
+class StoreTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.path = Path(self.mktemp())
+        self.stores: list[Store] = []
+        self.addCleanup(self.close)
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+
+    def open(self, boot: str = "boot-1") -> Store:
+        self.stores.append(Store(self.path, boot))
+        return self.stores[-1]
+
+    def test_what_was_written_is_found_by_the_next_one(self) -> None:
+        store = self.open()
+        created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
+        store.write([(ONE, created), (ONE, Placed(CONTAINER, {"found_by": {"pid": 7}, "address": None}))])
+        store.write([(TWO, created)])
+        again = self.open()
+        self.assertEqual(again.memories, {ONE: Memory.of([created]), TWO: Memory.of([created])})
+        self.assertEqual(again.places, {ONE: {CONTAINER: {"found_by": {"pid": 7}, "address": None}}})
+        again.write([(ONE, Unplaced(CONTAINER))])
+        self.assertEqual(self.open().places.get(ONE, {}), {})
+
+    def test_the_file_is_the_owners_alone(self) -> None:
+        self.open().write([])
+        for file in self.path.parent.glob(self.path.name + "*"):
+            self.assertEqual(file.stat().st_mode & 0o077, 0, file)
+
+    def test_a_batch_is_written_whole_or_not_at_all(self) -> None:
+        store = self.open()
+        created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
+        with self.assertRaises(attrs.exceptions.NotAnAttrsClassError):
+            store.write([(ONE, created), (ONE, object())])  # type: ignore[list-item]
+        self.assertEqual(self.open().memories, {})
+        store.write([(ONE, created)])
+        self.assertEqual(self.open().memories, {ONE: Memory.of([created])})
+
+    def test_another_boot_is_noticed(self) -> None:
+        self.assertTrue(self.open("boot-1").same_boot)
+        self.assertTrue(self.open("boot-1").same_boot)
+        later = self.open("boot-2")
+        self.assertFalse(later.same_boot)
+        later.rewrite({}, {})
+        self.assertTrue(self.open("boot-2").same_boot)
+
+    def test_a_long_log_is_shortened_to_what_it_amounts_to(self) -> None:
+        self.patch(room, "SHORTEN_ABOVE", 50)
+        store = self.open()
+        store.write([(ONE, ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0))])
+        session = SessionId("sd-1")
+        for _ in range(40):
+            stay = SessionCreated(session, CONTAINER, Caller("ann"), 5.0, 1.0)
+            store.write([(ONE, stay), (ONE, EndSession(session, CONTAINER, EndReason.TERMINATED, None, 9.0))])
+        again = self.open()
+        self.assertEqual(again.memories, store.memories)
+        self.assertEqual(len(again.memories[ONE].ended), 1)
+        counted = sqlite3.connect(self.path)
+        self.addCleanup(counted.close)
+        self.assertLess(counted.execute("SELECT count(*) FROM log").fetchone()[0], 53)
+
+    def test_a_rewrite_puts_one_picture_in_place_of_another(self) -> None:
+        store = self.open()
+        store.write([(TWO, ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0))])
+        store.rewrite({ONE: a_memory()}, {ONE: {CONTAINER: {"address": None}}})
+        again = self.open()
+        self.assertEqual(again.memories, {ONE: a_memory()})
+        self.assertEqual(again.places, {ONE: {CONTAINER: {"address": None}}})
+
+    def test_a_journal_of_another_version_is_not_touched(self) -> None:
+        self.open().close()
+        db = sqlite3.connect(self.path)
+        db.execute("PRAGMA user_version = 99")
+        db.close()
+        problem = self.assertRaises(Damaged, Store, self.path, "boot-1")
+        self.assertIn("schema 99", str(problem))
+
+
+class DamageTests(SynchronousTestCase):
+    def written(self) -> Path:
+        path = Path(self.mktemp())
+        store = Store(path, "boot-1")
+        store.rewrite({ONE: a_memory()}, {})
+        store.close()
+        return path
+
+    def test_a_damaged_journal_is_put_aside_and_a_new_one_is_begun(self) -> None:
+        path = self.written()
+        before = b"not a database at all" * 100
+        path.write_bytes(before)
+        store, lost = open_store(path, "boot-1")
+        self.addCleanup(store.close)
+        self.assertEqual(store.memories, {})
+        aside = path.with_name(path.name + ".damaged-1")
+        self.assertEqual(aside.read_bytes(), before)
+        assert lost is not None
+        self.assertIn(str(aside), lost)
+        store.write([(ONE, ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0))])
+
+    def test_a_second_damage_does_not_overwrite_the_first(self) -> None:
+        path = self.written()
+        for text in (b"first" * 500, b"second" * 500):
+            path.write_bytes(text)
+            open_store(path, "boot-1")[0].close()
+        self.assertEqual(path.with_name(path.name + ".damaged-1").read_bytes(), b"first" * 500)
+        self.assertEqual(path.with_name(path.name + ".damaged-2").read_bytes(), b"second" * 500)
+
+    def test_a_record_that_makes_no_sense_is_damage(self) -> None:
+        path = self.written()
+        db = sqlite3.connect(path)
+        db.execute("UPDATE log SET record = '{}' WHERE number = (SELECT max(number) FROM log)")
+        db.commit()
+        db.close()
+        store, lost = open_store(path, "boot-1")
+        self.addCleanup(store.close)
+        assert lost is not None
+        self.assertIn("record", lost)
+
+    @settings(max_examples=100, deadline=None)
+    @given(st.data())
+    def test_flipped_bytes_never_stop_the_daemon(self, data: st.DataObject) -> None:
+        path = self.written()
+        content = bytearray(path.read_bytes())
+        for _ in range(data.draw(st.integers(1, 40))):
+            content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+        path.write_bytes(bytes(content))
+        store, _ = open_store(path, "boot-1")
+        # Whatever it made of that is what was there, or nothing: no session that never was.
+        self.assertIn(store.memories.get(ONE, Memory()), (a_memory(), Memory()))
+        store.write([(ONE, ContainerCreated(ContainerId("ct-9"), DeploymentId("dp-1"), 1.0, 2.0))])
+        store.close()
+
+    def test_a_journal_that_was_cut_short_is_damage_or_whole_never_an_error(self) -> None:
+        size = os.path.getsize(self.written())
+        for left in range(0, size, 4096):
+            path = self.written()
+            os.truncate(path, left)
+            store, _ = open_store(path, "boot-1")
+            store.close()

@@ -1,0 +1,160 @@
+"""Batches, order, and what happens while the disk fails."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from sticky import errors
+from sticky.core.memory import Memory
+from sticky.core.records import DeploymentMade
+from sticky.core.values import DeploymentId, ServerName
+from sticky.journal.store import Entry
+from sticky.journal.writer import JournalWriter, Picture
+
+ONE = ServerName("one")
+
+
+def entry(number: int) -> Entry:
+    return (ONE, DeploymentMade(DeploymentId(f"dp-{number}")))
+
+
+class FakeStore:
+    """Notes batches; a test says when each is done, or that it failed."""
+
+    path = Path("/nonexistent/journal.db")
+
+    def __init__(self) -> None:
+        self.batches: list[list[Entry]] = []
+        self.pictures: list[Any] = []
+        self.closed = False
+        self.calls: list[Deferred[None]] = []
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+        function(*arguments)
+        self.calls.append(Deferred())
+        return self.calls[-1]
+
+    def write(self, batch: list[Entry]) -> None:
+        self.batches.append(list(batch))
+
+    def rewrite(self, memories: Any, places: Any) -> None:
+        self.pictures.append((memories, places))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def done(self) -> None:
+        self.calls.pop(0).callback(None)
+
+    def fails(self) -> None:
+        self.calls.pop(0).errback(sqlite3.OperationalError("database or disk is full"))
+
+
+class WriterTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.store = FakeStore()
+        self.memory = Memory(DeploymentId("dp-live"))
+        picture: Picture = ({ONE: self.memory}, {ONE: {}})
+        self.writer = JournalWriter(self.store, self.clock, self.store.run, lambda: picture)  # type: ignore[arg-type]
+
+    def test_what_comes_in_one_turn_is_one_batch_in_order(self) -> None:
+        for number in range(3):
+            self.writer.write(entry(number))
+        self.assertEqual(self.store.batches, [])
+        settled = self.writer.settled()
+        self.clock.advance(0)
+        self.assertEqual(self.store.batches, [[entry(0), entry(1), entry(2)]])
+        self.assertNoResult(settled)
+        self.store.done()
+        self.successResultOf(settled)
+
+    def test_what_comes_while_a_batch_is_under_way_is_the_next_one(self) -> None:
+        self.writer.write(entry(0))
+        first = self.writer.settled()
+        self.clock.advance(0)
+        self.writer.write(entry(1))
+        self.writer.write(entry(2))
+        second = self.writer.settled()
+        self.store.done()
+        self.successResultOf(first)
+        self.assertNoResult(second)
+        self.assertEqual(self.store.batches[1], [entry(1), entry(2)])
+        self.store.done()
+        self.successResultOf(second)
+
+    def test_asking_while_a_batch_is_under_way_waits_for_it_even_with_nothing_new(self) -> None:
+        self.writer.write(entry(0))
+        self.clock.advance(0)
+        settled = self.writer.settled()
+        self.assertNoResult(settled)
+        self.store.done()
+        while self.store.calls:
+            self.store.done()
+        self.successResultOf(settled)
+
+    def test_with_nothing_to_write_it_is_settled(self) -> None:
+        self.successResultOf(self.writer.settled())
+
+    def test_a_failing_disk_refuses_and_everything_is_written_anew_when_it_works_again(self) -> None:
+        self.writer.write(entry(0))
+        first = self.writer.settled()
+        self.clock.advance(0)
+        self.writer.write(entry(1))
+        second = self.writer.settled()
+        self.store.fails()
+        for refused in (first, second, self.writer.settled()):
+            self.assertEqual(self.failureResultOf(refused, errors.StorageFailed).value.status, 503)
+        self.assertFalse(self.writer.works)
+        self.writer.write(entry(2))  # told by the picture later
+        self.clock.advance(1)
+        self.assertEqual(self.store.pictures, [({ONE: self.memory}, {ONE: {}})])
+        self.store.fails()
+        self.assertFalse(self.writer.works)
+        self.clock.advance(1)
+        self.writer.write(entry(3))
+        settled = self.writer.settled()
+        self.store.done()
+        self.assertEqual(self.store.batches, [[entry(0)], [entry(3)]])
+        self.store.done()
+        self.successResultOf(settled)
+        self.assertTrue(self.writer.works)
+
+    def test_the_operator_is_told_once_a_minute(self) -> None:
+        said = []
+        self.patch(
+            self.writer, "log", type("Log", (), {"error": lambda _, text, **more: said.append(more["reason"])})()
+        )
+        self.writer.write(entry(0))
+        self.clock.advance(0)
+        for _ in range(100):
+            self.store.fails()
+            self.clock.advance(1)
+        self.assertEqual(said, ["database or disk is full"] * 2)
+
+    def test_close_writes_what_is_pending_first(self) -> None:
+        self.writer.write(entry(0))
+        closed = self.writer.close()
+        self.assertEqual(self.store.batches, [[entry(0)]])
+        self.assertFalse(self.store.closed)
+        self.store.done()
+        self.assertTrue(self.store.closed)
+        self.store.done()
+        self.successResultOf(closed)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_close_while_the_disk_fails_does_not_wait_for_it(self) -> None:
+        self.writer.write(entry(0))
+        self.clock.advance(0)
+        closed = self.writer.close()
+        self.store.fails()
+        self.store.done()
+        self.successResultOf(closed)
+        self.assertEqual(self.clock.getDelayedCalls(), [])

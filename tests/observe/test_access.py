@@ -1,0 +1,204 @@
+"""The access log tells everything about a request but its secrets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet.task import Clock
+from twisted.logger import LogEvent, LogPublisher, formatEvent
+from twisted.trial.unittest import TestCase
+
+from sticky.observe.access import BATCH, EVENT, AccessLog, AccessRecord
+from sticky.observe.access_forms import FORMS, combined, json_lines
+from sticky.observe.lines import FLUSH_AFTER, LOOK_EVERY, SAY_EVERY, Lines
+from sticky.observe.watching import WithRequests
+from tests.fakes.routing import TOKEN
+
+SECRET = TOKEN.decode()
+WALL = 1_800_000_000.25
+
+
+def escaped(text: str) -> str:
+    """Every byte as a percent escape."""
+    return "".join(f"%{byte:02x}" for byte in text.encode())
+
+
+def record(target: bytes = b"/x?a=1", block: bytes = b"", **changes: object) -> AccessRecord:
+    """A request that was served."""
+    return AccessRecord(
+        "192.0.2.7", b"GET", target, 200, 0, 128, "sd-1", "ct-1", "game", 0.0, 0.001, 0.2, 0.3, "-", block, **changes
+    )  # type: ignore[arg-type]
+
+
+class Written(TestCase):
+    """A log into a file, on a clock."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.path = Path(self.mktemp())
+        self.lines = Lines(self.path, self.clock)
+
+    def log(self, form: str = "combined") -> AccessLog:
+        log = AccessLog("modal", FORMS[form](), self.lines, lambda: WALL)
+        self.addCleanup(log.close)
+        return log
+
+    def written(self) -> list[str]:
+        return self.path.read_text().splitlines() if self.path.exists() else []
+
+
+class LineTests(Written):
+    def test_lines_are_written_a_moment_later_and_together(self) -> None:
+        log = self.log()
+        log.write(record())
+        self.clock.advance(FLUSH_AFTER / 2)
+        log.write(record())
+        self.assertEqual(self.written(), [])
+        self.clock.advance(FLUSH_AFTER / 2)
+        self.assertEqual(len(self.written()), 2)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_a_full_batch_does_not_wait(self) -> None:
+        log = self.log()
+        for _ in range(BATCH):
+            log.write(record())
+        self.assertEqual(len(self.written()), BATCH)
+
+    def test_closing_writes_what_is_there(self) -> None:
+        log = self.log()
+        log.write(record())
+        log.close()
+        self.assertEqual(len(self.written()), 1)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_a_file_that_was_renamed_is_opened_anew(self) -> None:
+        log = self.log()
+        log.write(record(b"/first"))
+        self.clock.advance(FLUSH_AFTER)
+        old = self.path.rename(self.path.with_suffix(".1"))
+        self.clock.advance(LOOK_EVERY)
+        log.write(record(b"/second"))
+        self.clock.advance(FLUSH_AFTER)
+        self.assertIn("/first", old.read_text())
+        (line,) = self.written()
+        self.assertIn("/second", line)
+
+    def test_a_log_that_cannot_be_written_is_said_once_a_minute_and_stops_nothing(self) -> None:
+        self.lines.path = Path(self.mktemp()) / "missing" / "log"
+        log = self.log()
+        said = []
+        self.lines._log.observer = said.append  # type: ignore[assignment]
+        for _ in range(3):
+            log.write(record())
+            self.clock.advance(FLUSH_AFTER)
+        self.assertEqual((len(said), self.lines.dropped), (1, 3))
+        self.clock.advance(SAY_EVERY)
+        log.write(record())
+        self.clock.advance(FLUSH_AFTER)
+        self.assertEqual((len(said), log.counts.requests), (2, 4))
+
+
+class FormTests(Written):
+    def test_json_has_every_fact(self) -> None:
+        log = self.log("json")
+        block = b"\r\nReferer: https://game.example/?modal_session_token=" + TOKEN + b"&a=1\r\nUSER-AGENT: c\"url\\"
+        log.write(record(b'/x?a="\\', block))
+        log.close()
+        (line,) = self.written()
+        self.assertEqual(
+            json.loads(line),
+            {
+                "time": "2027-01-15T08:00:00.250Z", "client": "192.0.2.7", "server": "game", "session": "sd-1",
+                "container": "ct-1", "method": "GET", "target": '/x?a="\\', "status": 200, "bytes_in": 0,
+                "bytes_out": 128, "queue": 0, "connect": 0.001, "first_byte": 0.2, "total": 0.3, "reason": "-",
+                "referer": "https://game.example/?modal_session_token=REDACTED&a=1", "agent": 'c"url\\',
+            },
+        )  # fmt: skip
+
+    def test_json_has_null_for_what_never_happened(self) -> None:
+        log = self.log("json")
+        log.write(AccessRecord("", b"GET", b"/", 401, reason="no_credential"))
+        log.close()
+        found = json.loads(self.written()[0])
+        self.assertEqual([found[name] for name in ("client", "connect", "first_byte", "agent")], ["-", None, None, None])
+
+    def test_combined_is_what_log_readers_know_with_our_facts_behind(self) -> None:
+        log = self.log()
+        log.write(record(b'/x"y', b"\r\nUser-Agent: a\tb\r\nReferer: /r"))
+        log.close()
+        self.assertRegex(
+            self.written()[0],
+            r'^192\.0\.2\.7 - sd-1 \[\d\d/Jan/2027:\d\d:00:00 [+-]\d{4}\] "GET /x\\x22y HTTP/1\.1" 200 128 "/r" "a\\x09b"'
+            r" game ct-1 in=0 queue=0\.000000 connect=0\.001000 first=0\.200000 total=0\.300000 -$",
+        )
+
+    @given(st.binary(max_size=60), st.binary(max_size=60).map(lambda value: value.replace(b"\r", b"")))
+    def test_no_bytes_of_a_client_break_a_line(self, target: bytes, agent: bytes) -> None:
+        log = AccessLog("modal")
+        shown = log.shown(record(target, b"\r\nUser-Agent: " + agent))
+        for form in (combined(), json_lines()):
+            line = form(WALL, record(target), shown)
+            self.assertEqual(line.count("\n"), 1)
+            self.assertTrue(line.isascii())
+        json.loads(line)
+
+
+class SecretTests(TestCase):
+    def test_the_repr_of_a_record_hides_target_and_fields(self) -> None:
+        self.assertNotIn(SECRET, repr(record(b"/?modal_session_token=" + TOKEN, TOKEN)))
+
+    @given(
+        st.sampled_from(
+            ["/a?modal_session_token=", "/?x=1&MODAL_session_token=", "/?%6dodal_session_token=", "/a/", "/?t="]
+        ),
+        st.sampled_from(
+            [SECRET, quote(SECRET, safe=""), escaped(SECRET), "ws-0123456789abcdef", escaped("ws-0123456789abcdef")]
+        ),
+        st.sampled_from(["", "&b=2", "#f"]),
+    )
+    def test_no_spelling_of_a_token_gets_through(self, before: str, token: str, after: str) -> None:
+        shown = AccessLog("modal").redacted((before + token + after).encode())
+        self.assertNotIn(token, shown)
+        self.assertNotIn(token[4:30], shown)
+
+    def test_the_rest_of_a_target_stays(self) -> None:
+        self.assertEqual(
+            AccessLog("modal").redacted(b"/a%20b?c=%2F&modal_session_token=x&d"),
+            "/a%20b?c=%2F&modal_session_token=REDACTED&d",
+        )
+
+
+class CountTests(TestCase):
+    def test_requests_are_counted_without_a_log(self) -> None:
+        log = AccessLog("modal")
+        log.write(record())
+        log.write(AccessRecord("", b"GET", b"/", 401, total=100.0))
+        counts = log.counts
+        self.assertEqual((counts.requests, counts.bytes_out, counts.by_status), (2, 128, {200: 1, 401: 1}))
+        self.assertEqual(sum(counts.by_time), 2)
+        self.assertEqual(counts.by_time[-1], 1)
+
+
+class WatchTests(TestCase):
+    def test_an_observer_of_events_sees_requests_as_events_without_secrets(self) -> None:
+        log = AccessLog("modal", wall=lambda: WALL)
+        publisher = WithRequests(LogPublisher(), log)
+        events: list[LogEvent] = []
+
+        def observe(event: LogEvent) -> None:
+            events.append(event)
+
+        publisher.addObserver(observe)
+        log.write(record(b"/?modal_session_token=" + TOKEN, b"\r\nReferer: /?modal_session_token=" + TOKEN))
+        (event,) = events
+        self.assertEqual((event["sticky_event"], event.get("server"), event["log_time"]), (EVENT, "game", WALL))
+        self.assertNotIn("log_failure", event)
+        self.assertIn("192.0.2.7 sd-1 ct-1 GET /?modal_session_token=REDACTED 200", formatEvent(event))
+        self.assertNotIn(SECRET, repr(dict(event)))
+        publisher.removeObserver(observe)
+        log.write(record())
+        self.assertEqual(len(events), 1)
