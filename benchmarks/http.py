@@ -44,6 +44,8 @@ def get(
 ) -> Figures:
     """Small GETs."""
     proxy = proxies.get("chp-tls" if tls and name == "chp" else name)
+    if tls:
+        proxies.check_cipher(proxy)
     fields = bearer(proxy.token or proxies.token()) if header else proxy.fields
     with counting(proxy) as spent:
         report = wrk(proxy, connections, seconds, fields=fields, close=close, tls=tls)

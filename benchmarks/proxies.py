@@ -53,6 +53,7 @@ class Proxies:
         self._failed: dict[str, Unavailable] = {}
         self._backend: int | None = None
         self._token: str | None = None
+        self._ciphers: dict[str, str] = {}
 
     def get(self, name: str) -> Proxy:
         """The running variant, started if it is not. Raises Unavailable."""
@@ -91,6 +92,15 @@ class Proxies:
         proxy = starters[name](name)
         wait_until(lambda: _answers(proxy), proxy.process, self._rig.run)
         return proxy
+
+    def check_cipher(self, proxy: Proxy) -> None:
+        """Raises Unavailable unless clients and this proxy agree on what they agree on with nginx: else nothing is compared."""
+        for each in (self.get("nginx"), proxy):
+            if each.name not in self._ciphers:
+                self._ciphers[each.name] = tls_cipher(each)
+        theirs, its = self._ciphers["nginx"], self._ciphers[proxy.name]
+        if its != theirs:
+            raise Unavailable(f"speaks {its}, nginx {theirs}")
 
     def backend(self) -> int:
         """The port of the peers' backend."""
@@ -198,7 +208,7 @@ def _answers(proxy: Proxy) -> bool:
 
 
 def tls_cipher(proxy: Proxy) -> str:
-    """What a client and this proxy agree on: a comparison is fair only between equals."""
+    """TLS version and cipher that a client and this proxy agree on."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -141,9 +141,11 @@ class Daemon(Service):
         self._admin = admin
 
     def privilegedStartService(self) -> None:
-        """Bind before privileges are dropped."""
+        """Take the state directory, then bind, before privileges are dropped."""
         super().privilegedStartService()  # type: ignore[no-untyped-call]
+        self._journal.claim()
         self._listeners.privilegedStartService()
+        self._admin.privilegedStartService()
 
     def startService(self) -> None:
         """Listen, then bring up containers."""

@@ -25,18 +25,8 @@ from sticky.core.session import Session
 from sticky.core.tokens import Claims
 from sticky.core.values import Caller, ContainerId, EndReason, ServerName, SessionId
 from sticky.daemon import Servers
-from sticky.isticky import (
-    Address,
-    ContainerLog,
-    ContainerView,
-    Credentials,
-    DaemonView,
-    IInspection,
-    ServerView,
-    SessionView,
-    StartRequest,
-    TCPAddress,
-)
+from sticky.iinspection import ContainerLog, ContainerView, DaemonView, IInspection, ServerView, SessionView
+from sticky.isticky import Address, Credentials, StartRequest, TCPAddress
 from sticky.journal.places import found_by
 from sticky.service import Minting, ServerService
 from sticky.witness import Endings

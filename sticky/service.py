@@ -306,7 +306,8 @@ class ServerService(Service):
 
     def _carry_out(self, effects: Iterable[Effect | Record]) -> None:
         """Do what the core says, in its order, even when doing it makes new effects."""
-        self._todo.extend(effects)
+        # Signals last: whoever is cut has told both sides before the container is asked to go.
+        self._todo.extend(sorted(effects, key=lambda effect: isinstance(effect, TerminateContainer)))
         if self._busy:
             return
         self._busy = True

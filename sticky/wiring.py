@@ -7,7 +7,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,15 @@ import attrs
 from twisted.application.service import IService
 from twisted.logger import globalLogPublisher
 
+from sticky import memory
 from sticky.admin.service import AdminService
 from sticky.config.loading import load
 from sticky.config.settings import DaemonSettings, ServerSettings, Settings
+from sticky.containers import abilities, isolation
 from sticky.containers.describe import describe
 from sticky.containers.logs import log_path
 from sticky.containers.plugins import installed
+from sticky.containers.process import ProcessBackend
 from sticky.control.calls import ControlCalls
 from sticky.core.fleet import Fleet, Ids
 from sticky.core.proxy_tokens import FailureLimit, ProxyToken, ProxyTokens, hash_secret
@@ -31,12 +34,13 @@ from sticky.edge.context import EdgeContext, EdgeFactory
 from sticky.edge.dialling import Dialler
 from sticky.edge.fast_loop import accelerate
 from sticky.edge.forwarding import TrustedProxies
-from sticky.edge.handshake import RelayRules
 from sticky.edge.grammar import HeadLimits
+from sticky.edge.handshake import RelayRules
 from sticky.edge.limits import EdgeLimits, EdgeSettings
 from sticky.edge.site import Site, Sites
 from sticky.edge.websocket import WebSocketRelays
 from sticky.edge.wire import Names
+from sticky.errors import ConfigError
 from sticky.inspection import Inspection
 from sticky.isticky import ContainerSpec, IContainerBackend, IPreparedBackend
 from sticky.journal.service import JournalService, NoJournalService
@@ -152,21 +156,49 @@ def impatient(daemon: Daemon, reactor: Any) -> None:
 
 def _backends(settings: Settings, reactor: Any, endings: Endings) -> dict[str, IContainerBackend]:
     """Those that are used, each made with what every backend takes: whose containers they are, and how long they live."""
+    _possible(settings)
     plugins = installed()
     names = {server.backend for server in settings.servers}
-    realm = hashlib.sha256(os.fsencode(settings.daemon.state_dir)).hexdigest()[:16]
+    realm = _realm(settings)
     made = {
         name: plugins[name].load()(reactor, realm=realm, die_with_daemon=settings.daemon.ephemeral) for name in names
     }
     for name, backend in made.items():
         if IPreparedBackend.providedBy(backend):
-            backend.prepare([server.docker or {} for server in settings.servers if server.backend == name])
+            backend.prepare([_options(server, settings) for server in settings.servers if server.backend == name])
     return {name: Witness(backend, endings) for name, backend in made.items()}
+
+
+def _realm(settings: Settings) -> str:
+    return hashlib.sha256(os.fsencode(settings.daemon.state_dir)).hexdigest()[:16]
+
+
+def _options(server: ServerSettings, settings: Settings) -> Mapping[str, object]:
+    if server.backend != ProcessBackend.name:
+        return server.docker or {}
+    return isolation.options(
+        settings.daemon.state_dir,
+        isolation=server.isolation,
+        memory=server.memory,
+        cpu=server.cpu,
+        pids=server.pids,
+        rlimits=server.rlimits,
+        user=server.user,
+    )
+
+
+def _possible(settings: Settings) -> None:
+    """Raises `ConfigError` for what this machine, or this daemon on it, cannot do."""
+    for server in settings.servers:
+        ours = server.backend == ProcessBackend.name
+        problem = abilities.problem(_options(server, settings), _realm(settings)) if ours else None
+        if problem is not None:
+            raise ConfigError(f"Server {server.name}", *problem)
 
 
 def _check(file: Path | None, app: str | None, cwd: Path) -> Settings:
     """What these would run here, with this daemon's own environment. Blocks; raises `ConfigError`, `InvalidError`."""
-    return load(
+    settings = load(
         file=file,
         app=None if app is None else describe(app, None, cwd),
         flags={},
@@ -174,6 +206,8 @@ def _check(file: Path | None, app: str | None, cwd: Path) -> Settings:
         environ=os.environ,
         backends=installed(),
     )
+    _possible(settings)
+    return settings
 
 
 def _server(
@@ -186,6 +220,9 @@ def _server(
     journal: JournalService | NoJournalService,
 ) -> ServerService:
     state_dir = everything.daemon.state_dir
+    options = _options(settings, everything)
+    ours = settings.backend == ProcessBackend.name
+    scratch = isolation.scratch_root(options, _realm(everything)) if ours else state_dir / "run"
 
     def spec(container: ContainerId, deployment: DeploymentId) -> ContainerSpec:
         return ContainerSpec(
@@ -196,13 +233,13 @@ def _server(
             command=settings.command,
             directory=settings.directory,
             log=log_path(state_dir / "logs", settings.name, container),
-            scratch=state_dir / "run" / container,
+            scratch=scratch / container,
             env=settings.env,
             url=public_url(settings),
             port=settings.port,
             ready_path=settings.ready_path,
             reports_ready=settings.reports_ready,
-            options=settings.docker or {},
+            options=options,
         )
 
     ids = Ids(
@@ -221,7 +258,7 @@ def _deployment(settings: ServerSettings, key: SigningKey) -> DeploymentId:
     clients: hence the key.
     """
     files = [Path(settings.directory, part) for part in settings.command]
-    program = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.is_file()]
+    program = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if os.path.isfile(path)]
     running = attrs.evolve(settings, policy=Policy(), hosts=(), allowed_origins=())
     return DeploymentId(f"dp-{key.fingerprint(repr((attrs.astuple(running), program)))}")
 
@@ -304,6 +341,7 @@ def make_service(settings: Settings) -> IService:
 
     monotonic(reactor)
     accelerate(reactor)
+    reactor.callWhenRunning(memory.settle)
     daemon = assemble(settings, reactor)
     impatient(daemon, reactor)
     return daemon

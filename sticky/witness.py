@@ -14,15 +14,8 @@ from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
 from sticky.core.values import ContainerId, ServerName
-from sticky.isticky import (
-    Address,
-    ContainerSpec,
-    EndedContainer,
-    Exit,
-    IContainer,
-    IContainerBackend,
-    IContainerListener,
-)
+from sticky.iinspection import EndedContainer
+from sticky.isticky import Address, ContainerSpec, Exit, IContainer, IContainerBackend, IContainerListener
 
 KEPT = 20  #: ended containers that are remembered for each Server
 

@@ -20,8 +20,9 @@ from sticky.core.fleet import Fleet, Ids
 from sticky.core.tokens import Claims, SigningKey, Verifier
 from sticky.core.values import ContainerId, DeploymentId, ServerName, SessionId
 from sticky.daemon import Servers
+from sticky.iinspection import IInspection
 from sticky.inspection import Inspection, reachable
-from sticky.isticky import ContainerSpec, Credentials, IInspection
+from sticky.isticky import ContainerSpec, Credentials
 from sticky.service import Minting, ServerService
 from sticky.witness import Endings, Witness
 from tests.test_service import WALL, Holder

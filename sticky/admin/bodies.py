@@ -10,15 +10,8 @@ import attrs
 
 from sticky.config.settings import Settings
 from sticky.core.values import Policy
-from sticky.isticky import (
-    ContainerLog,
-    ContainerView,
-    Credentials,
-    DaemonView,
-    EndedContainer,
-    ServerView,
-    SessionView,
-)
+from sticky.iinspection import ContainerLog, ContainerView, DaemonView, EndedContainer, ServerView, SessionView
+from sticky.isticky import Credentials
 
 API = 1  #: raised when an answer changes in a way that a program could not survive
 

@@ -21,7 +21,7 @@ from sticky.admin.bodies import Body
 from sticky.admin.recent import Recent
 from sticky.admin.streams import LogStream, Wanted
 from sticky.config.settings import Settings
-from sticky.isticky import IInspection
+from sticky.iinspection import IInspection
 
 LONGEST_PAGE: Final = 1000
 

@@ -39,11 +39,12 @@ class Recent:
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """See `ILogObserver`."""
-        if not str(event.get("log_namespace", "")).startswith("sticky"):
+        namespace = event.get("log_namespace")
+        if namespace is None or not namespace.startswith("sticky"):
             return
         if event.get("sticky_event") == EVENT:
-            self.requests[event.get("server", "-")] += 1
-        if "log_failure" in event:
+            self.requests[event["server"]] += 1
+        elif "log_failure" in event:
             # A failure holds its frames, and these hold connections: it is shown now and let go.
             event = {**event, "log_format": "{shown}", "shown": formatEvent(event), "log_failure": None}  # type: ignore[arg-type]
         self.number += 1

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
@@ -20,7 +19,8 @@ from sticky.admin.calls import AdminCalls, Check
 from sticky.admin.peers import Guard
 from sticky.admin.recent import Recent
 from sticky.admin.web import AdminResource
-from sticky.isticky import IInspection
+from sticky.iinspection import IInspection
+from sticky.startup import CANNOT_START, give_up
 
 
 class _Site(Site):
@@ -55,21 +55,28 @@ class AdminService(Service):
         self._guard = Guard(site)
         self._port: IListeningPort | None = None
 
+    def privilegedStartService(self) -> None:
+        """See that the address can be used, before anything is at stake: if not, one line on stderr and exit status 1."""
+        super().privilegedStartService()  # type: ignore[no-untyped-call]
+        if self._path is None:
+            return
+        try:
+            sockets.make_way(self._path)
+        except (sockets.Taken, OSError) as error:
+            _refuse(self._path, error)
+
     def startService(self) -> None:
-        """Listen. An address that cannot be used is the operator's to mend: one line on stderr and exit status 1."""
+        """Listen: as the user that the daemon runs as from now on, whose socket it is to be. Fails as above."""
         super().startService()  # type: ignore[no-untyped-call]
         if self._path is None:
             self.log.warn("there is no admin API: the path of its socket would be too long (daemon.admin)")
             return
         try:
-            sockets.make_way(self._path)
             with sockets.private():
                 self._port = self._reactor.listenUNIX(str(self._path), self._guard, mode=0o600)
             self._point(self._path)
-        except (sockets.Taken, OSError, CannotListenError) as error:
-            reason = f"{self._path}: {error.strerror}" if isinstance(error, OSError) else str(error)
-            sys.stderr.write(f"sticky: cannot open the admin socket: {reason}\n")
-            raise SystemExit(1) from None
+        except (OSError, CannotListenError) as error:
+            _refuse(self._path, error)
         self._publisher.addObserver(self._recent)
 
     def stopService(self) -> Deferred[None] | None:
@@ -100,3 +107,8 @@ class AdminService(Service):
 
     def _in_thread(self, function: Any, *arguments: Any) -> Deferred[Any]:
         return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), function, *arguments)
+
+
+def _refuse(path: Path, error: Exception) -> NoReturn:
+    reason = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
+    give_up(f"cannot open the admin socket: {reason}", CANNOT_START)

@@ -53,6 +53,8 @@ def make_way(path: Path) -> None:
     try:
         found = path.lstat()
     except FileNotFoundError:
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise Taken(f"{path} cannot be made: its folder is not there, or is not ours to write to") from None
         return
     if not stat.S_ISSOCK(found.st_mode):
         raise Taken(f"{path} is there and is no socket; remove it or choose another path (daemon.admin)")

@@ -16,7 +16,7 @@ from twisted.internet.task import LoopingCall
 from sticky.admin.recent import LoggedEvent, Recent
 from sticky.admin.tails import Tail
 from sticky.core.values import ContainerId
-from sticky.isticky import ContainerLog, IInspection
+from sticky.iinspection import ContainerLog, IInspection
 
 POLL = 0.2  #: seconds
 BURST = 16  #: chunks of one file that are sent in one go

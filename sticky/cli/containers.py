@@ -49,7 +49,7 @@ def list_(server: str | None, everything: bool, admin: Admin, as_json: bool) -> 
             for one in found["ended"]
         ]
         say("")
-        show(table(["ENDED", "SERVER", "HOW", "WHEN", "WHY"], rows, right=("WHEN",)))
+        show(table(["ENDED", "SERVER", "HOW", "WHEN", "WHY"], rows, right=("WHEN",), wrapped=("WHY",)))
 
 
 @command(group, "show", "sticky containers show ct-8sKd")

@@ -47,5 +47,5 @@ def add_to(root: click.Group) -> None:
                 ]
                 for one in findings
             ]
-            show(table(["", "WHAT", "FOUND"], rows))
+            show(table(["", "WHAT", "FOUND"], rows, wrapped=("FOUND",)))
         return Status.FAILED if failed else Status.DONE

@@ -27,11 +27,19 @@ STYLES = {
 _UNBOUNDED = 100_000  # columns of what is no terminal: nothing is wrapped or cut for it
 
 
+class _Console(Console):
+    """One that leaves it to the command what a closed pipe means."""
+
+    def on_broken_pipe(self) -> None:
+        """Called while the error is handled: let it go on."""
+        raise BrokenPipeError
+
+
 def console(file: IO[str] | None = None) -> Console:
     """For stdout as it is now. Colours only where it is a terminal and NO_COLOR is not set."""
     stream = sys.stdout if file is None else file
     terminal = stream.isatty()
-    return Console(
+    return _Console(
         file=stream, highlight=False, emoji=False, markup=False, width=None if terminal else _UNBOUNDED, soft_wrap=False
     )
 
@@ -64,15 +72,23 @@ def as_json(value: Any) -> None:
     say(json.dumps(value, indent=2))
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[str] = ()) -> Table:
-    """Aligned columns without lines. `right`: the columns of numbers."""
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[str] = (), wrapped: Sequence[str] = ()
+) -> Table:
+    """Aligned columns without lines. `right`: the columns of numbers; `wrapped`: those whose text may take several lines.
+
+    Where a terminal is too narrow the others are cut, but never the first one: people copy ids from it.
+    """
     made = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(
-            column, justify="right" if column in right else "left", overflow="fold", no_wrap=column in right
-        )
+    for number, column in enumerate(columns):
+        header = Text(column, no_wrap=True, overflow="ellipsis")
+        made.add_column(header, justify="right" if column in right else "left", no_wrap=not number)
     for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        cells = [cell if isinstance(cell, Text) else Text(cell) for cell in row]
+        for column, cell in zip(columns, cells, strict=True):
+            if column not in wrapped:
+                cell.no_wrap, cell.overflow = True, "ellipsis"
+        made.add_row(*cells)
     return made
 
 

@@ -94,7 +94,7 @@ def screen(found: dict[str, Any], rates: Rates, now: float, height: int | None) 
         (container for server in servers for container in server["containers"]),
         key=lambda container: (-container["sessions"], container["age"]),
     )
-    room = None if height is None else max(3, height - 9 - 2 * len(servers) - len(troubles))
+    room = None if height is None else max(3, height - 10 - 2 * len(servers) - len(troubles))
     shown = containers if room is None else containers[:room]
     hidden = len(containers) - len(shown)
     parts: list[RenderableType] = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from sticky.config.kinds import show
-from sticky.config.table import DAEMON, DOCKER, PROXY_TOKEN, REQUIRED, SERVER, SERVER_NAME, Setting
+from sticky.config.table import DAEMON, DOCKER, ISOLATION, PROXY_TOKEN, REQUIRED, RLIMITS, SERVER, SERVER_NAME, Setting
 
 _INTRODUCTION = """\
 # Configuration
@@ -40,6 +40,8 @@ def document() -> str:
             PROXY_TOKEN,
         ),
         _section("[servers.NAME]", f"One table for each Server. NAME has {SERVER_NAME.allowed}.", SERVER),
+        _section("[servers.NAME.isolation]", "What child processes are kept from. See isolation.md.", ISOLATION),
+        _section("[servers.NAME.rlimits]", "See setrlimit(2). A program cannot raise them again.", RLIMITS),
         _section("[servers.NAME.docker]", "What to run on a Docker Engine or Podman. See docker.md.", DOCKER),
     ]
     return "\n".join(parts)

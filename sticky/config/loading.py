@@ -22,6 +22,7 @@ from sticky.core.proxy_tokens import is_secret
 from sticky.core.values import Policy, ServerName
 from sticky.errors import ConfigError
 
+_OF_PROCESSES = ("isolation", "memory", "cpu", "pids", "rlimits", "user")
 _POLICY = frozenset(field.name for field in attrs.fields(Policy))
 
 
@@ -234,6 +235,10 @@ def _server(
         raise reading.wrong("docker", f"is missing; give [servers.{name}.docker] with an image")
     if values["backend"] != "docker" and values["docker"] is not None:
         raise reading.wrong("docker", f'is for backend = "docker", and this one is {show(values["backend"])}')
+    for key in _OF_PROCESSES:
+        if values[key] is not None and values["backend"] != "process":
+            instead = f"; see [servers.{name}.docker]" if values["backend"] == "docker" else ""
+            raise reading.wrong(key, f'is for backend = "process", and this one is {show(values["backend"])}{instead}')
     if not values["directory"].is_dir():
         raise reading.wrong("directory", f"there is no directory {str(values['directory'])!r}")
     values["env"] = {**values["env"], **values.pop("secrets")}

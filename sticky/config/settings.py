@@ -65,6 +65,12 @@ class ServerSettings:
     directory: Path  #: containers' working directory
     backend: str
     docker: Mapping[str, object] | None  #: what the backend "docker" takes as options
+    isolation: Mapping[str, object] | None  #: what the backend "process" takes as options, as the next five
+    memory: int | None  #: bytes
+    cpu: float | None  #: processors
+    pids: int | None
+    rlimits: Mapping[str, int] | None
+    user: str | None
     port: int | None  #: where the program listens if it ignores PORT
     ready_path: str | None  #: probed with GET; None: an open port is enough
     reports_ready: bool  #: the program says itself when its enter hooks are done

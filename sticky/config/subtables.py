@@ -75,8 +75,8 @@ class Number:
 
 
 def size(text: str, place: Place) -> int:
-    """Bytes, as Docker's command line takes them: "512m". Raises ValueError."""
-    found = re.fullmatch(r"([0-9]{1,15})([kmg]?)b?", text.lower())
+    """Bytes, as Docker's command line takes them ("512m"), and as everybody else writes them ("512Mi"). Raises ValueError."""
+    found = re.fullmatch(r"([0-9]{1,15})([kmg]?)i?b?", text.lower())
     if found is None or int(found.group(1)) == 0:
         raise ValueError(text)
     return int(found.group(1)) * _UNITS[found.group(2)]
@@ -101,3 +101,13 @@ def local_socket(text: str, place: Place) -> str:
     if not path or "\0" in path:
         raise ValueError(text)
     return str(absolute(path, place))
+
+
+def writable(text: str, place: Place) -> str:
+    """A path, made absolute. Not the root: then nothing would be read-only."""
+    if not text or "\0" in text or len(text.splitlines()) != 1:
+        raise ValueError(text)
+    path = str(absolute(text, place))
+    if path == "/":
+        raise ValueError(text)
+    return path

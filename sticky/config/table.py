@@ -38,7 +38,7 @@ from sticky.config.kinds import (
     Variables,
     Whole,
 )
-from sticky.config.subtables import Number, SubTable, local_socket, mount, size
+from sticky.config.subtables import Number, SubTable, local_socket, mount, size, writable
 from sticky.core.values import MAX_SESSIONS, Placement, Policy
 
 
@@ -167,6 +167,30 @@ DOCKER = (
             "Where the Engine listens; of Podman /run/podman/podman.sock."),
 )
 
+ISOLATION = (
+    Setting("network", Flag(), False, DEPLOYMENT,
+            "A network namespace of its own, with nothing but its loopback: a program with a hard-coded port runs in many "
+            "copies, and reaches nothing but itself, nor does anything but the daemon reach it. Takes root."),
+    Setting("read_only", Flag(), False, DEPLOYMENT,
+            "Nothing of the machine's files can be written but `writable`; /tmp, /var/tmp and /dev are its own, and the state "
+            "directory is not there. Takes bubblewrap."),
+    Setting("private_tmp", Flag(), False, DEPLOYMENT,
+            "/tmp, /var/tmp and /dev are its own, in memory, and the state directory is not there. Takes bubblewrap."),
+    Setting("writable", ManyOf(Parsed(writable, "an existing path")), (), DEPLOYMENT,
+            "What can be written under `read_only`, or is the machine's own in a private /tmp."),
+    Setting("descendants", OneOf(("cgroup", "pid_namespace", "best_effort")), None, DEPLOYMENT,
+            "How it is made sure that nothing that a container started stays after it.",
+            unset="`cgroup` where the daemon may write to one, else `best_effort`"),
+)
+
+_LIMITS = (("nofile", "Open files"), ("nproc", "Processes of the user"), ("core", "Bytes of a core dump"),
+           ("fsize", "Bytes of a file"), ("data", "Bytes of data"), ("stack", "Bytes of stack"),
+           ("as", "Bytes of address space"), ("memlock", "Bytes of locked memory"), ("cpu", "Seconds of processors' time"))
+RLIMITS = tuple(
+    Setting(name, Whole(0, (1 << 63) - 1), None, DEPLOYMENT, f"{what} at most.", unset="the daemon's own")
+    for name, what in _LIMITS
+)
+
 SERVER = (
     Setting("hosts", _HOSTS, (), LIVE,
             "Host names that reach this Server. With one Server it may be left out: then any Host does, and on an "
@@ -181,8 +205,23 @@ SERVER = (
             "How containers are run."),
     Setting("docker", SubTable(DOCKER, REQUIRED, "a table with an image, such as { image = \"game:3\" }"), None, DEPLOYMENT,
             "For `backend = \"docker\"`; see the table below.", unset="none"),
+    Setting("isolation", SubTable(ISOLATION, REQUIRED, "a table such as { network = true }"), None, DEPLOYMENT,
+            "For `backend = \"process\"`: what containers are kept from; see the table below and isolation.md.",
+            unset="a plain child process"),
+    Setting("memory", Parsed(size, 'bytes with Ki, Mi or Gi, such as "512Mi"'), None, DEPLOYMENT,
+            "Memory of a container at most, swap included; what needs more ends (`out_of_memory`). By cgroup.",
+            unset="no limit"),
+    Setting("cpu", Number(0.01, 1024), None, DEPLOYMENT, "Processors' time of a container at most. By cgroup.",
+            unset="no limit"),
+    Setting("pids", Whole(1, 1_000_000), None, DEPLOYMENT, "Processes and threads of a container at most. By cgroup.",
+            unset="no limit"),
+    Setting("rlimits", SubTable(RLIMITS, REQUIRED, "a table such as { nofile = 4096, core = 0 }"), None, DEPLOYMENT,
+            "Limits of each process, soft and hard; see the table below.", unset="the daemon's own"),
+    Setting("user", Text(r"[A-Za-z0-9_.-]{1,64}(:[A-Za-z0-9_.-]{1,64})?", "a user, or user:group, by name or number"), None,
+            DEPLOYMENT, "Who containers run as. Takes root.", unset="the daemon's own"),
     Setting("port", Whole(1, 65535), None, DEPLOYMENT,
-            "Where the program listens if it takes neither `{port}` nor `PORT`. Then only one copy can run.",
+            "Where the program listens if it takes neither `{port}` nor `PORT`. Then only one copy can run, but with "
+            "`isolation.network`.",
             unset="each copy gets its own"),
     Setting("ready", Readiness(), None, DEPLOYMENT,
             "When a container counts as ready: its port is open, or a GET of the path answers with a status under 400.",
@@ -257,4 +296,4 @@ SERVER = (
 # fmt: on
 
 #: Settings that are known but not there yet, so that an error can say so instead of "unknown".
-COMING = frozenset({"cpu", "memory", "user", "public_names"})
+COMING = frozenset({"public_names"})

@@ -5,76 +5,33 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from pathlib import Path
-from typing import Protocol
 
+import attrs
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from sticky import networks
 from sticky.containers import endings, killing, logs
 from sticky.containers.census import boot_id, look
+from sticky.containers.cgroups import Group
+from sticky.containers.isolation import Descendants
 from sticky.containers.knocking import IProbeReactor, Knocker, http_status
 from sticky.containers.ownership import group_members, members, owns_listener
 from sticky.containers.place import Place
+from sticky.containers.process_states import TRANSITIONS, Hold, Household, Input, State
 from sticky.containers.readiness import Readiness
 from sticky.errors import IllegalEvent
-from sticky.isticky import Address, ContainerSpec, Exit, IContainer, IContainerListener
+from sticky.isticky import Address, ContainerSpec, Exit, IContainer, IContainerListener, TCPAddress
 
 READY_REPORT = b"ready"  #: the line that a program with `reports_ready` writes
 READY_FILE = "ready"  #: what such a program leaves in its scratch folder besides, for a daemon that comes later
 _SWEEP_EVERY = 0.002  # seconds; doubles up to the next
 _SWEEP_AT_MOST_EVERY = 0.1
 _GRACE = 1.0  # seconds that what the main process left has between SIGTERM and SIGKILL
+_SIGNALLED = 128  # what shells, and bubblewrap, add to the number of the signal that ended their child
 _SWEEP_FOR = 3.0  # seconds after which an exit is reported although something is left (a process stuck in the kernel)
-
-
-class State(Enum):
-    STARTING = "starting"  # launched, or about to be; not ready
-    READY = "ready"  # said so to the listener
-    SWEEPING = "sweeping"  # the main process has exited; what is left of the container is being ended
-    GONE = "gone"  # said so to the listener
-
-
-class Input(Enum):
-    ANSWERED = "answered"  # it is ready
-    EXITED = "exited"  # the main process exited
-    REFUSED = "refused"  # it could not even be launched
-    SWEPT = "swept"  # nothing is left
-
-
-TRANSITIONS = {
-    (State.STARTING, Input.ANSWERED): State.READY,
-    (State.STARTING, Input.EXITED): State.SWEEPING,
-    (State.STARTING, Input.REFUSED): State.GONE,
-    (State.READY, Input.EXITED): State.SWEEPING,
-    (State.SWEEPING, Input.SWEPT): State.GONE,
-}
-
-
-class Hold(Protocol):
-    """How a container holds its main process: as its parent (`Reports`), or as a stranger (`Stranger`)."""
-
-    def running(self) -> bool: ...
-
-    def send(self, number: signal.Signals) -> None: ...
-
-    def close_report(self) -> None: ...
-
-    def release(self) -> None: ...
-
-
-class Household(Protocol):
-    """What a child tells the backend that runs it."""
-
-    def answered(self, child: Child, address: Address) -> None: ...
-
-    def port_problem(self, child: Child) -> str | None: ...
-
-    def out_of_memory(self, child: Child) -> bool: ...
-
-    def gone(self, child: Child) -> None: ...
 
 
 @implementer(IContainer)
@@ -95,6 +52,10 @@ class Child:
         self.candidates: tuple[Address, ...] = ()  #: where it may listen, the preferred one first
         self.port: int | None = None  #: the one we gave it
         self.scratch_is_ours = False  #: we made the folder, so we remove it
+        self.group: Group | None = None  #: what it is in, with all that it starts
+        self.own_network = False  #: a network namespace of its own
+        self.wrapped = False  #: the main process is bubblewrap, which tells signals as shells do
+        self.descendants = Descendants.BEST_EFFORT  #: how it is made sure that nothing of it stays
         self.pid: int | None = None  #: also its session and process group; kept after its exit, to find what it left
         self._started: int | None = None  # clock ticks after boot
         self._hold: Hold | None = None
@@ -103,11 +64,13 @@ class Child:
         self._household = household
         self._state = State.STARTING
         self._knocker = Knocker()
+        self._knock: Callable[[Address], bool] = self._knocker.knock
         self._readiness: Readiness | None = None
         self._was_ready = False
         self._adopted = False
         self._asked = False  # by SIGTERM
         self._killed = False  # by us, so that nothing of it is given time
+        self._ran_out = False  # the kernel killed something of it for want of memory, and we the rest
         self._failure: str | None = None  # why it is not to be; takes the place of how it ended
         self._status: int | None = None
         self._signal: int | None = None
@@ -127,7 +90,17 @@ class Child:
         """See `IContainer`."""
         if self.pid is None or self._started is None or self.port is None:
             return {}
-        return Place(boot_id(), self.pid, self._started, self.port, self.candidates, self.scratch_is_ours).document()
+        return Place(
+            boot_id(),
+            self.pid,
+            self._started,
+            self.port,
+            self.candidates,
+            self.scratch_is_ours,
+            self.own_network,
+            self.wrapped,
+            self.descendants.value,
+        ).document()
 
     def same_program(self, spec: ContainerSpec) -> bool:
         """Whether this is another copy of what the spec runs."""
@@ -146,7 +119,7 @@ class Child:
             return
         self._killed = True
         self._send(signal.SIGKILL)
-        killing.kill(self._left())
+        self._kill_left(self._left())
 
     # --- from the backend
 
@@ -154,21 +127,22 @@ class Child:
         """It is being launched, to be held by this, and may listen on one of these, the preferred one first."""
         self._report_open = True
         self._hold = hold
-        self._prepare(candidates, self._knocker.knock)
+        self.candidates = tuple(candidates)
 
     def adopt(self, hold: Hold, place: Place, address: Address | None) -> None:
         """An earlier daemon launched it. It was ready on the address, or is not known to be. Tells nothing from within."""
         self._hold, self._adopted = hold, True
         self.pid, self._started = place.pid, place.started
         self.port, self.scratch_is_ours, self.candidates = place.port, place.scratch_is_ours, place.candidates
+        self.own_network, self.wrapped = place.own_network, place.wrapped
+        self.descendants = Descendants(place.descendants)
         if address is not None:
             self._step(Input.ANSWERED)
             self._was_ready = True
             return
         marker = self.spec.scratch / READY_FILE
-        self._prepare(
-            place.candidates, self._knocker.knock if not self.spec.reports_ready else self._knock_after(marker)
-        )
+        if self.spec.reports_ready:
+            self._knock = self._knock_after(marker)
         self._timer = self._reactor.callLater(0, self._watch)
 
     def refuse(self, problem: str) -> None:
@@ -181,6 +155,13 @@ class Child:
         """It can never be ready: end it, unless it is ready against all odds, or ended."""
         if self._state is State.STARTING and self._failure is None:
             self._failure = problem
+            self.unwatch()
+            self.kill()
+
+    def ran_out(self) -> None:
+        """The kernel killed something of it for want of memory: what is left is no container any more."""
+        if self._state in (State.STARTING, State.READY):
+            self._ran_out = True
             self.unwatch()
             self.kill()
 
@@ -226,7 +207,10 @@ class Child:
 
     def exited(self, status: int | None, number: int | None) -> None:
         """The main process exited; if it was our child, it is reaped. Both None: nobody could tell us how."""
-        self._status, self._signal = status, number
+        if self.wrapped and status is not None and status - _SIGNALLED in signal.valid_signals():
+            self._status, self._signal = None, status - _SIGNALLED
+        else:
+            self._status, self._signal = status, number
         self._stop_timer()
         self.unwatch()
         self._step(Input.EXITED)
@@ -245,16 +229,16 @@ class Child:
             self._timer.cancel()
         self._timer = None
 
-    def _prepare(self, candidates: Sequence[Address], knock: Callable[[Address], bool]) -> None:
-        path = self.spec.ready_path
-        self.candidates = tuple(candidates)
-        self._readiness = Readiness(
-            self._reactor,
-            self.candidates,
-            knock,
-            self._owns,
-            None if path is None else lambda address: http_status(self._reactor, address, path),
-            self._answered,
+    def _reachable(self) -> tuple[Address, ...]:
+        """The candidates where they are. Raises OSError where the process has gone and its network with it."""
+        if not self.own_network or self.pid is None:
+            return self.candidates
+        network = networks.of(self.pid)
+        if networks.ours(network):
+            raise OSError("it has no network of its own")
+        return tuple(
+            attrs.evolve(address, network=network) if isinstance(address, TCPAddress) else address
+            for address in self.candidates
         )
 
     def _knock_after(self, marker: Path) -> Callable[[Address], bool]:
@@ -262,8 +246,22 @@ class Child:
 
     def _watch(self) -> None:
         self._timer = None
-        if self._state is State.STARTING and self._failure is None and self._readiness is not None:
-            self._readiness.start()
+        if self._state is not State.STARTING or self._failure is not None:
+            return
+        try:
+            candidates = self._reachable()
+        except OSError:
+            return  # we are about to hear of its exit
+        path = self.spec.ready_path
+        self._readiness = Readiness(
+            self._reactor,
+            candidates,
+            self._knock,
+            self._owns,
+            None if path is None else lambda address: http_status(self._reactor, address, path),
+            self._answered,
+        )
+        self._readiness.start()
 
     def _owns(self, address: Address) -> bool:
         return self.pid is not None and owns_listener(self.id, self.pid, address, self.realm)
@@ -284,7 +282,7 @@ class Child:
         waited = self._reactor.seconds() - since
         left = self._left()
         if self._killed or waited >= _GRACE:
-            killing.kill(left)
+            self._kill_left(left)
         else:
             killing.kill(set(left) - told, signal.SIGTERM)
             told |= set(left)
@@ -308,8 +306,10 @@ class Child:
         lines = logs.last_lines(self.spec.log) if ran else ()
         if self._failure is not None:
             return Exit("failed", None, None, lines, self._failure)
-        unexplained = self._signal == signal.SIGKILL or (self._adopted and self._signal is None)
-        if unexplained and not self._killed and self._household.out_of_memory(self):
+        # In a group of its own whatever was killed was its: a shell ends with a status of its own when its child is.
+        alone = self.group is not None and self.group.memory_counter is not None
+        unexplained = alone or self._signal == signal.SIGKILL or (self._adopted and self._signal is None)
+        if self._ran_out or (unexplained and not self._killed and self._household.out_of_memory(self)):
             return Exit("out_of_memory", self._status, self._signal, lines, endings.out_of_memory(self._was_ready))
         detail = "exited" if self._signal is None else "killed"
         message = endings.ended(self._status, self._signal, self._was_ready)
@@ -335,9 +335,16 @@ class Child:
         except PermissionError:
             self._log.warn("May not signal container {container}", container=self.id)
 
+    def _kill_left(self, left: Sequence[int]) -> None:
+        if self.group is not None and left:
+            self.group.kill()
+        killing.kill(left)
+
     def _left(self) -> list[int]:
         """Whatever of the container lives."""
         if self.pid is None:
             return []
         exited = self._state is State.SWEEPING or self._hold is None or not self._hold.running()
+        if self.group is not None:
+            return sorted(self.group.members() - (set() if not exited else {self.pid}))
         return members(self.id, self.pid, self.realm, leader_exited=exited)

@@ -8,14 +8,15 @@ import re
 import select
 import socket
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint, UNIXClientEndpoint
-from twisted.internet.error import ConnectionDone
+from twisted.internet.error import ConnectError, ConnectionDone
 from twisted.internet.interfaces import IReactorTCP, IReactorTime, IReactorUNIX, IStreamClientEndpoint, ITCPTransport
 from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
 
 from sticky.isticky import Address, TCPAddress
+from sticky.networks import inside
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])[ \r\n]")
 _LONGEST_STATUS_LINE = 1024
@@ -35,7 +36,13 @@ class Knocker:
         """Whether a connection was just accepted. A connection that hangs is looked at again by the next call."""
         attempt = self._pending.pop(address, None)
         if attempt is None:
-            attempt = socket.socket(_family(address), socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+            try:
+                with inside(_network(address)):
+                    attempt = socket.socket(_family(address), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            except OSError:
+                if not _network(address):
+                    raise
+                return False  # the container is gone, and its network with it
             try:
                 attempt.connect(_place(address))
             except OSError as error:
@@ -67,7 +74,11 @@ def http_status(reactor: IProbeReactor, address: Address, path: str, timeout: fl
     Its own few lines: Agent would read a body of any length, follow nothing of use here, and keep a pool.
     """
     probe = _Probe(path, _authority(address))
-    connecting = _endpoint(reactor, address, timeout).connect(_Once(probe))
+    try:
+        with inside(_network(address)):  # where the socket is made, which is at once: there is no name to resolve
+            connecting = _endpoint(reactor, address, timeout).connect(_Once(probe))
+    except OSError:
+        connecting = fail(ConnectError(string="the container's network is gone"))
     probe.connecting = connecting.addCallbacks(lambda _: None, probe.answered.errback)
     return probe.answered.addTimeout(timeout, reactor)
 
@@ -138,6 +149,10 @@ def _authority(address: Address) -> str:
     if not isinstance(address, TCPAddress):
         return "localhost"
     return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
+
+
+def _network(address: Address) -> str:
+    return address.network if isinstance(address, TCPAddress) else ""
 
 
 def _family(address: Address) -> socket.AddressFamily:

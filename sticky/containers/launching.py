@@ -13,9 +13,10 @@ from pathlib import Path
 
 from twisted.internet.interfaces import IReactorFDSet
 
-from sticky.containers import lean, logs
+from sticky.containers import confinement, lean, logs
 from sticky.containers.child import READY_FILE, Child
 from sticky.containers.environment import environment, filled, placeholders
+from sticky.containers.isolation import RUNTIME_FOLDER, Isolation
 from sticky.containers.reports import Reports
 from sticky.containers.spawn import DROPPED, KEEP_REPORT, OUTLIVES, REPORT_FD
 from sticky.isticky import Address, ContainerSpec, TCPAddress, UNIXAddress
@@ -35,15 +36,16 @@ class Launcher:
         self._realm = realm
         self._also_ipv6 = _has_ipv6_loopback()
 
-    def launch(self, child: Child, port: int) -> None:
+    def launch(self, child: Child, port: int, isolation: Isolation) -> None:
         """Start it on this port. Raises OSError, and ValueError where the spec cannot be run at all."""
         spec = child.spec
         if not spec.command:
             raise ValueError("there is nothing to run")
         socket_path = str(spec.scratch / "http.sock")
         candidates = self._candidates(spec, port, socket_path)
+        who = None if isolation.user is None else confinement.user(isolation.user)
         if not spec.scratch.exists():
-            spec.scratch.mkdir(mode=0o700, parents=True)
+            _make_scratch(spec.scratch, who)
             child.scratch_is_ours = True
         values = {
             "port": str(port),
@@ -60,9 +62,12 @@ class Launcher:
             realm=self._realm,
             ready_file=spec.scratch / READY_FILE if spec.reports_ready else None,
         )
+        if who is not None:
+            env.update({name: value for name, value in who.variables.items() if name not in spec.env})
         report = KEEP_REPORT if spec.reports_ready else ""
         arguments = [sys.executable, "-I", "-S", _SCRIPT, str(self._parent), report, env.get("LC_CTYPE", DROPPED)]
-        arguments += [str(spec.directory), *filled(spec.command, values)]
+        confined = confinement.lines(spec, isolation, child.group, who)
+        arguments += [str(spec.directory), confined, *filled(spec.command, values)]
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
             output = logs.open_log(spec.log)
@@ -85,6 +90,17 @@ class Launcher:
                 raise ValueError(f"the socket's path {socket_path} is longer than {_LONGEST_SOCKET_PATH} bytes")
             found.insert(0, UNIXAddress(socket_path))
         return found
+
+
+def _make_scratch(scratch: Path, who: confinement.User | None) -> None:
+    scratch.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if who is not None:
+        for folder in (scratch.parent, scratch.parent.parent):
+            if folder.stat().st_uid == os.geteuid() and folder.is_relative_to(RUNTIME_FOLDER):
+                folder.chmod(0o711)  # the folders' names are no secret, and each is its user's own
+    scratch.mkdir(mode=0o700)
+    if who is not None:
+        os.chown(scratch, who.uid, who.gid)
 
 
 def _has_ipv6_loopback() -> bool:

@@ -41,22 +41,31 @@ class MemoryKills:
                 continue
             # In a container of our own the path may be the host's, and the mount shows our cgroup as the root.
             for place in places:
-                found = _count(place / name)
+                found = count(place / name)
                 if found is not None:
                     self._explained.setdefault(place / name, found)
                     return place / name
         return None
 
+    def expect(self, counter: Path) -> None:
+        """A group of one container's own: whatever was counted in it is that container's."""
+        self._explained[counter] = 0
+
+    def forget(self, counter: Path) -> None:
+        """The group goes with its container."""
+        self._explained.pop(counter, None)
+
     def explain(self, counter: Path | None) -> bool:
         """Whether a death by SIGKILL in this cgroup, by nobody's wish, was the kernel's for want of memory."""
-        found = None if counter is None else _count(counter)
+        found = None if counter is None else count(counter)
         if counter is None or found is None or found <= self._explained.get(counter, found):
             return False
         self._explained[counter] += 1
         return True
 
 
-def _count(counter: Path) -> int | None:
+def count(counter: Path) -> int | None:
+    """How many the kernel has killed there for want of memory; None where nothing counts."""
     try:
         found = _COUNT.search(counter.read_bytes())
     except OSError:

@@ -15,6 +15,7 @@ from sticky.containers.census import Census, environ
 from sticky.containers.listeners import tcp_listeners, unix_listeners
 from sticky.core.values import ContainerId
 from sticky.isticky import Address, TCPAddress
+from sticky.networks import inside
 
 CONTAINER_MARK, REALM_MARK = "STICKY_CONTAINER_ID", "STICKY_STATE"  #: variables that every container's environment has
 
@@ -58,7 +59,11 @@ def listening_sockets(address: Address) -> set[int]:
     if not isinstance(address, TCPAddress):
         return unix_listeners(address.path)
     host = "127.0.0.1" if address.host == "localhost" else address.host
-    listeners = tcp_listeners(address.port)
+    try:
+        with inside(address.network):
+            listeners = tcp_listeners(address.port)
+    except OSError:
+        return set()  # a network namespace that is gone
     # The kernel prefers the most specific address.
     exact = {listener.inode for listener in listeners if listener.host in (host, f"::ffff:{host}")}
     return exact or {listener.inode for listener in listeners if listener.host in ("0.0.0.0", "::")}

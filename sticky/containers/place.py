@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from sticky.containers.isolation import Descendants
 from sticky.isticky import Address, TCPAddress, UNIXAddress
 
 
@@ -19,6 +20,9 @@ class Place:
     port: int  #: the one that was handed out
     candidates: tuple[Address, ...]  #: where it may listen, the preferred one first
     scratch_is_ours: bool  #: the backend made the folder, so it removes it
+    own_network: bool = False  #: the candidates are in a network namespace of its own
+    wrapped: bool = False  #: the main process is bubblewrap
+    descendants: str = "best_effort"  #: how it is made sure that nothing of it stays; see `isolation.Descendants`
 
     def document(self) -> Mapping[str, object]:
         """JSON values."""
@@ -30,6 +34,9 @@ class Place:
             "port": self.port,
             "candidates": [_written(address) for address in self.candidates],
             "scratch_is_ours": self.scratch_is_ours,
+            "own_network": self.own_network,
+            "wrapped": self.wrapped,
+            "descendants": self.descendants,
         }
 
     @classmethod
@@ -48,7 +55,16 @@ class Place:
             _number(document, "port"),
             tuple(_address(written) for written in candidates),
             document.get("scratch_is_ours") is True,
+            document.get("own_network") is True,
+            document.get("wrapped") is True,
+            _descendants(document.get("descendants", "best_effort")),
         )
+
+
+def _descendants(value: object) -> str:
+    if value not in [each.value for each in Descendants]:
+        raise ValueError("descendants")
+    return str(value)
 
 
 def _number(document: Mapping[str, object], key: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from twisted.internet.defer import Deferred, succeed
@@ -18,10 +18,14 @@ from zope.interface import implementer
 
 from sticky.containers import adopted, endings, logs
 from sticky.containers.adopted import IWatchingReactor, Stranger
+from sticky.containers.cgroups import Cgroups
 from sticky.containers.child import Child
+from sticky.containers.clearance import Clearance, clear_scratch
+from sticky.containers.isolation import INSIDE_PORT, Descendants, Isolation, scratch_root
 from sticky.containers.killing import kill_all
 from sticky.containers.knocking import IProbeReactor
 from sticky.containers.launching import Launcher
+from sticky.containers.memory_ends import MemoryEnds
 from sticky.containers.memory_limit import MemoryKills
 from sticky.containers.ownership import carriers, listening_sockets, members, orphans
 from sticky.containers.place import Place
@@ -33,6 +37,7 @@ from sticky.isticky import (
     ContainerSpec,
     IContainerBackend,
     IContainerListener,
+    IPreparedBackend,
     TCPAddress,
 )
 
@@ -41,7 +46,7 @@ class IContainerReactor(IProbeReactor, IWatchingReactor):
     """What the backend needs from a reactor, which must be one that reaps children (SIGCHLD)."""
 
 
-@implementer(IContainerBackend)
+@implementer(IContainerBackend, IPreparedBackend)
 class ProcessBackend:
     """Runs each container as a child process of this one, on this machine, under this user.
 
@@ -50,7 +55,10 @@ class ProcessBackend:
     ended containers that stay, for each Server. `die_with_daemon`: the kernel kills a container when this process dies;
     without it a later daemon can `adopt` it. `realm`: the mark of the state directory (`ownership.realm_of`), by which
     a later daemon tells its containers from another daemon's; without one there are no `orphans`. `memory_kills`: where the
-    kernel counts whom it killed for want of memory.
+    kernel counts whom it killed for want of memory. `cgroups`: where containers are kept together and limited; only with a realm
+    are there any.
+
+    What a spec's `options` may say: see `isolation.Isolation`.
     """
 
     name = "process"
@@ -67,6 +75,7 @@ class ProcessBackend:
         die_with_daemon: bool = True,
         realm: str = "",
         memory_kills: MemoryKills | None = None,
+        cgroups: Cgroups | None = None,
     ) -> None:
         self._reactor = reactor
         self._ports = Ports() if ports is None else ports
@@ -75,12 +84,18 @@ class ProcessBackend:
         self._log_check = log_check
         self._logs_kept = logs_kept
         self._realm = realm
-        self._memory_kills = MemoryKills() if memory_kills is None else memory_kills
-        self._cgroups: dict[ContainerId, Path] = {}
+        self._memory = MemoryEnds(reactor, MemoryKills() if memory_kills is None else memory_kills)
+        self._cgroups = Cgroups(realm) if cgroups is None else cgroups
+        self._clearance = Clearance(reactor)
+        self._scratch_roots: set[Path] = set()
         self._live: dict[ContainerId, Child] = {}
         self._on_fixed_port: dict[int, Child] = {}
         self._log_timer: IDelayedCall | None = None
         self._log = Logger(namespace="sticky.containers")
+
+    def prepare(self, options: Sequence[Mapping[str, object]]) -> None:
+        """See `IPreparedBackend`: where scratch folders are."""
+        self._scratch_roots.update(scratch_root(one, self._realm) for one in options if "state_dir" in one)
 
     def spawn(self, spec: ContainerSpec, listener: object) -> Child:
         """See `IContainerBackend.spawn`. Raises `IllegalEvent` for an id that runs already."""
@@ -91,7 +106,7 @@ class ProcessBackend:
         problem = self._one_copy_problem(spec)
         if problem is None:
             try:
-                self._launch(child)
+                self._launch(child, Isolation.read(spec.options))
             except (
                 OSError,
                 ValueError,
@@ -121,9 +136,11 @@ class ProcessBackend:
             return None
         child = Child(spec, IContainerListener(listener), self._reactor, self, self._realm)
         self._live[child.id] = child
-        self._ports.reserve(where.port)
-        self._count_memory_kills(child.id, where.pid)
+        child.group = self._cgroups.existing(child.id)
+        if not where.own_network:
+            self._ports.reserve(where.port)
         child.adopt(hold, where, address)
+        self._watch_memory(child, where.pid)
         self._hear_of_its_end(child, hold)
         if address is not None:
             self.answered(child, address)
@@ -134,7 +151,7 @@ class ProcessBackend:
         """Kill whatever runs with the mark of this realm in a container that is neither known nor ours by now.
 
         To be called once everything was adopted that could be. Returns whose processes were found. They have got SIGKILL; one
-        that the kernel does not let go of may take a while.
+        that the kernel does not let go of may take a while. Their scratch folders and empty cgroups go too.
         """
         found: set[ContainerId] = set()
         alive = {*known, *self._live}
@@ -145,6 +162,13 @@ class ProcessBackend:
             return set[int]().union(*strays.values())
 
         kill_all(look)
+        for container, group in self._cgroups.strays(alive).items():
+            if group.members():
+                found.add(container)
+            group.kill()
+            self._clearance.remove(group)
+        for root in self._scratch_roots:
+            clear_scratch(root, alive)
         if found:
             self._log.warn(
                 "Killed what was left of containers that nobody knows: {containers}", containers=sorted(found)
@@ -156,6 +180,9 @@ class ProcessBackend:
         self._leave_logs()
         for child in self._live.values():
             child.leave()
+        self._memory.stop()
+        self._clearance.stop()
+        self._cgroups.close()
         return succeed(None)
 
     # --- taking over
@@ -182,25 +209,36 @@ class ProcessBackend:
             kill_all(lambda: members(spec.container, place.pid, self._realm, leader_exited=True))
         else:
             kill_all(lambda: carriers(spec.container, self._realm))
+        group = self._cgroups.existing(spec.container)
+        if group is not None:
+            group.kill()
+            self._clearance.remove(group)
         if place is None or place.scratch_is_ours:
             shutil.rmtree(spec.scratch, ignore_errors=True)
 
     # --- starting
 
-    def _launch(self, child: Child) -> None:
-        child.port = self._ports.acquire()
-        self._launcher.launch(child, child.port)
+    def _launch(self, child: Child, isolation: Isolation) -> None:
+        child.own_network, child.wrapped = isolation.network, isolation.wrapped
+        child.port = child.spec.port or INSIDE_PORT if isolation.network else self._ports.acquire()
+        if isolation.limited or isolation.descendants in (None, Descendants.CGROUP):
+            child.group = self._cgroups.make(child.id, isolation)
+        child.descendants = _sure_by(isolation, child)
+        self._launcher.launch(child, child.port, isolation)
         if child.pid is not None:
-            self._count_memory_kills(child.id, child.pid)
+            self._watch_memory(child, child.pid)
 
-    def _count_memory_kills(self, container: ContainerId, pid: int) -> None:
-        counter = self._memory_kills.cgroup(pid)
-        if counter is not None:
-            self._cgroups[container] = counter
+    def _watch_memory(self, child: Child, pid: int) -> None:
+        own = None if child.group is None else child.group.memory_counter
+        if own is None:
+            self._memory.share(child.id, pid)
+        else:
+            self._memory.own(child.id, own, child.ran_out)
 
     def _one_copy_problem(self, spec: ContainerSpec) -> str | None:
         """A copy of this very program is known to listen on the fixed port: a second one could never be ready."""
-        holder = None if spec.port is None else self._on_fixed_port.get(spec.port)
+        alone = spec.port is None or spec.options.get("network")
+        holder = None if alone or spec.port is None else self._on_fixed_port.get(spec.port)
         if holder is None or spec.port is None or not holder.same_program(spec):
             return None
         return endings.only_one_copy(spec, spec.port, holder.id)
@@ -210,7 +248,7 @@ class ProcessBackend:
     def answered(self, child: Child, address: Address) -> None:
         """A child is ready. If it ignores PORT, its siblings that are about to fail on that are told why."""
         if not isinstance(address, TCPAddress) or address.port != child.spec.port or child.spec.port == child.port:
-            return
+            return  # with a network of its own the two are the same
         self._on_fixed_port[address.port] = child
         for other in list(self._live.values()):
             if other is not child and other.same_program(child.spec):
@@ -218,7 +256,7 @@ class ProcessBackend:
 
     def port_problem(self, child: Child) -> str | None:
         """Who took the port of a child that ended without ever being ready."""
-        for port in (child.port, child.spec.port):
+        for port in () if child.own_network else (child.port, child.spec.port):
             if port is None:
                 continue
             holder = self._on_fixed_port.get(port)
@@ -232,15 +270,17 @@ class ProcessBackend:
 
     def out_of_memory(self, child: Child) -> bool:
         """Whether it was the kernel that killed it, for want of memory."""
-        return self._memory_kills.explain(self._cgroups.get(child.id))
+        return self._memory.explain(child.id)
 
     def gone(self, child: Child) -> None:
         """Nothing of a child runs any more: forget it and what it held."""
-        self._cgroups.pop(child.id, None)
+        self._memory.forget(child.id)
+        if child.group is not None:
+            self._clearance.remove(child.group)
         self._live.pop(child.id, None)
         if not self._live:
             self._leave_logs()
-        if child.port is not None:
+        if child.port is not None and not child.own_network:
             self._ports.release(child.port)
         for port, holder in list(self._on_fixed_port.items()):
             if holder is child:
@@ -273,3 +313,9 @@ class ProcessBackend:
                     limit=self._log_limit,
                 )
         self._watch_logs()
+
+
+def _sure_by(isolation: Isolation, child: Child) -> Descendants:
+    if child.group is not None and isolation.descendants is not Descendants.PID_NAMESPACE:
+        return Descendants.CGROUP
+    return isolation.descendants or Descendants.BEST_EFFORT

@@ -24,6 +24,7 @@ from sticky.sdk.loading import LoadError, load_app
 from sticky.sdk.server import Server
 
 READY = b"ready\n"
+STOPS = (signal.SIGTERM, signal.SIGINT)
 EXIT_LIMIT = 30.0  #: seconds for all exit hooks together
 
 
@@ -48,17 +49,29 @@ class StopSignals:
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_writer, False)
         # A fork without exec (multiprocessing) keeps Python's handlers: SIGTERM to the child would stop us, and not the child.
-        os.register_at_fork(after_in_child=self.uninstall)
+        # One that comes before the child has put that right waits; otherwise Python drops it (PyOS_AfterFork_Child).
+        self._masks = threading.local()
+        os.register_at_fork(before=self._hold, after_in_parent=self._let_go, after_in_child=self._in_child)
 
     def install(self) -> None:
         """Again after the enter hooks: a library that took SIGTERM over would keep the exit hooks from running."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOPS:
             signal.signal(number, self._received)
 
     def uninstall(self) -> None:
         """Signals do what they do by default."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _hold(self) -> None:
+        self._masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+
+    def _let_go(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.before)
+
+    def _in_child(self) -> None:
+        self.uninstall()
+        self._let_go()
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         before, self.phase = self.phase, ON_SIGNAL[self.phase]

@@ -1,6 +1,7 @@
 """Turns itself into a container's program: own session, death with its parent if wanted, no stray descriptors, then exec.
 
-Runs as a script of its own (`python -I -S spawn.py PARENT REPORT LC_CTYPE DIRECTORY COMMAND...`); must not import anything of ours.
+Runs as a script of its own (`python -I -S spawn.py PARENT REPORT LC_CTYPE DIRECTORY CONFINEMENT COMMAND...`); must not import
+anything of ours, but `confine.py` beside it where CONFINEMENT asks for more than a cgroup: a line for each thing, see there.
 PARENT is the process whose death ends it; 0: it outlives whoever started it.
 
 A script rather than work in a forked copy of the daemon: the daemon then starts children with posix_spawn, whose cost does
@@ -15,6 +16,7 @@ import sys
 REPORT_FD = 3  #: our last words if the program cannot be started; afterwards the program's own, if it is to report
 KEEP_REPORT = "r"  #: in place of "": the program itself reports on REPORT_FD when it is ready
 OUTLIVES = 0  #: in place of the parent's pid
+FOLLOWS = -1  #: the same: a process of the container itself, which has made the session
 DROPPED = "-"  #: in place of LC_CTYPE's value: the program gets none
 
 _PR_SET_PDEATHSIG = 1
@@ -22,16 +24,15 @@ _SIGKILL = 9
 _IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE, SIGXFSZ: an ignored signal stays ignored after exec
 
 
-def become(parent: int, report: str, lc_ctype: str, directory: str, command: list[str]) -> None:
+def become(parent: int, report: str, lc_ctype: str, directory: str, confinement: str, command: list[str]) -> None:
     """Never returns: the program, or an exit with 127 after `failed STEP ERRNO` on REPORT_FD."""
     step = "session"
     try:
-        os.setsid()
-        libc = ctypes.CDLL(None)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if parent != FOLLOWS:
+            os.setsid()
         if parent != OUTLIVES:
-            libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
-            if os.getppid() != parent:
-                os._exit(127)  # the daemon died before the line above, so no signal will come
+            _die_with(libc, parent)
         for number in _IGNORED_BY_PYTHON:
             libc.signal(number, None)
         for name in os.listdir("/proc/self/fd"):
@@ -45,14 +46,44 @@ def become(parent: int, report: str, lc_ctype: str, directory: str, command: lis
             os.environ.pop("LC_CTYPE", None)
         else:
             os.environ["LC_CTYPE"] = lc_ctype
+        step = "cgroup"
+        rest = []
+        for line in confinement.splitlines():
+            word, _, value = line.partition(" ")
+            if word == "cgroup":
+                _join(value)
+            else:
+                rest.append((word, value))
+        if rest:
+            step = "isolation"
+            sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+            confine = __import__("confine")  # by this name only a script finds it
+            before = [sys.executable, "-I", "-S", os.path.abspath(__file__), str(FOLLOWS), report, lc_ctype, directory]
+            if confine.apply(libc, rest, before, command):
+                parent = FOLLOWS
+            if parent != OUTLIVES:
+                _die_with(libc, parent)  # once more: a change of user has undone it
         step = "chdir"
         os.chdir(directory)
         step = "exec"
         os.execvp(command[0], command)
     except OSError as error:
+        step = getattr(error, "step", step)
         os.write(REPORT_FD, f"failed {step} {error.errno}\n".encode())
     os._exit(127)
 
 
+def _die_with(libc: ctypes.CDLL, parent: int) -> None:
+    libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    if parent != FOLLOWS and os.getppid() != parent:
+        os._exit(127)  # the daemon died before the line above, so no signal will come
+
+
+def _join(procs: str) -> None:
+    entrance = os.open(procs, os.O_WRONLY)
+    os.write(entrance, b"0")
+    os.close(entrance)
+
+
 if __name__ == "__main__":
-    become(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:])
+    become(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5], sys.argv[6:])

@@ -24,6 +24,19 @@ class Demand:
     idle_timeout: float  #: seconds that a container must still be able to give in order to count as open
 
 
+@attrs.define
+class Survey:
+    """What there is, seen with the eyes of a demand."""
+
+    open: int = 0  #: newest deployment, STARTING or READY, not asked to close, and young enough for the demand
+    wanted: int = 0  #: so many should be open
+    closing: int = 0  #: newest deployment, STOPPING, or asked to close and thus about to
+    starting: bool = False  #: whether any of the newest deployment is STARTING
+    stays_open_until: float = UNBOUNDED  #: when the first open one becomes too old for the demand
+    idle: list[Container] = attrs.field(factory=list)  #: open, READY and empty, oldest first
+    surplus: list[tuple[Container, float]] = attrs.field(factory=list)  #: READY, empty, not open; when each may close
+
+
 class Capacity:
     """All containers that are not GONE, by id, oldest first."""
 
@@ -135,62 +148,84 @@ class Capacity:
         """Whether some start, however short its idle timeout, could be placed now."""
         return any(container.takes(now, 0.0) for container in self.newest())
 
-    def open(self, now: float, demand: Demand) -> list[Container]:
-        """Newest deployment, STARTING or READY, not asked to close, and young enough for the demand."""
-        return [
-            container
-            for container in self.newest()
-            if container.state in (ContainerState.STARTING, ContainerState.READY)
-            and not container.close_asked
-            and now < container.fits_until(demand.idle_timeout)
-        ]
-
-    def closing(self) -> int:
-        """Containers of the newest deployment that are STOPPING, or asked to close and thus about to."""
-        return sum(container.state is ContainerState.STOPPING or container.close_asked for container in self.newest())
-
     # --- scaling
 
-    def scale_up(self, now: float, demand: Demand) -> list[Container]:
+    def survey(self, now: float, demand: Demand) -> Survey:
+        """What there is now. Good until something changes."""
+        # One pass over all containers, and no property is asked: this runs for each start and each end of a session.
+        seen = Survey()
+        load = 0
+        for container in self.containers.values():
+            state, sessions = container.state, container.sessions + len(container.grants)
+            ready = state is ContainerState.READY
+            if container.deployment != self.deployment:
+                if ready and not sessions and not container.close_asked:
+                    seen.surplus.append((container, container.empty_since))
+            elif container.close_asked or state is ContainerState.STOPPING:
+                seen.closing += 1
+            elif ready or state is ContainerState.STARTING:
+                seen.starting = seen.starting or not ready
+                until = container.born + container.max_age - demand.idle_timeout
+                if now < until:
+                    seen.open += 1
+                    load += sessions
+                    if until < seen.stays_open_until:
+                        seen.stays_open_until = until
+                    if ready and not sessions:
+                        seen.idle.append(container)
+                elif ready and not sessions:
+                    seen.surplus.append((container, container.empty_since + self.policy.scaledown_window))
+        seen.wanted = wanted_open(self.policy, load, demand.queued)
+        return seen
+
+    def scale_up(self, now: float, seen: Survey) -> list[Container]:
         """Spawn what is wanted and allowed."""
-        count, _ = self._shortage(now, demand)
+        count, _ = self._shortage(now, seen)
         return [self._spawn(now) for _ in range(count)]
 
-    def scale_down(self, now: float, demand: Demand) -> list[Container]:
+    def scale_down(self, now: float, seen: Survey) -> list[Container]:
         """Containers whose ledgers should be asked to close: marked so, newest first, never below what is wanted."""
-        chosen = [container for container, since in self._closable(now, demand) if since <= now]
+        chosen = [container for container, since in self._closable(now, seen) if since <= now]
         for container in chosen:
             container.close_asked = True
         return chosen
 
+    def scale_deadline(self, now: float, seen: Survey) -> float:
+        """When time alone asks for a start or a close. Later than `now` once `scale_up` and `scale_down` have run."""
+        moments = [since for _, since in self._closable(now, seen)]
+        return min(seen.stays_open_until, self._shortage(now, seen)[1], *moments)
+
+    def due(self, now: float) -> list[Container]:
+        """Those that time may move on now, and those that drain: they move on when their last session has ended."""
+        return [
+            container
+            for container in self.containers.values()
+            if container.stop_at <= now
+            or container.state is ContainerState.DRAINING
+            or (container.state is ContainerState.READY and container.dies_at <= now)
+        ]
+
     def life_deadline(self) -> float:
         """When time alone moves some container on: start-up time-out, age, end of draining, SIGKILL."""
-        moments = [container.stop_at for container in self.containers.values()]
-        moments += [c.dies_at for c in self.containers.values() if c.state is ContainerState.READY]
-        return min(moments, default=UNBOUNDED)
+        earliest = UNBOUNDED
+        for container in self.containers.values():
+            ready = container.state is ContainerState.READY
+            moment = container.born + container.max_age if ready else container.stop_at
+            if moment < earliest:
+                earliest = moment
+        return earliest
 
-    def scale_deadline(self, now: float, demand: Demand) -> float:
-        """When time alone asks for a start or a close. Later than `now` once `scale_up` and `scale_down` have run."""
-        moments = [container.fits_until(demand.idle_timeout) for container in self.open(now, demand)]
-        moments += [since for _, since in self._closable(now, demand)]
-        moments.append(self._shortage(now, demand)[1])
-        return min(moments)
-
-    def _wanted(self, open_now: list[Container], demand: Demand) -> int:
-        return wanted_open(self.policy, sum(container.load for container in open_now), demand.queued)
-
-    def _shortage(self, now: float, demand: Demand) -> tuple[int, float]:
+    def _shortage(self, now: float, seen: Survey) -> tuple[int, float]:
         """(containers to start now, when time alone would allow more)."""
         policy = self.policy
-        open_now = self.open(now, demand)
-        lacking = self._wanted(open_now, demand) - len(open_now)
+        lacking = seen.wanted - seen.open
         if lacking <= 0:
             self._short_since = UNBOUNDED
             return 0, UNBOUNDED
         self._short_since = min(self._short_since, now)
         allowed = min(
             lacking,
-            policy.max_containers - len(open_now) - self.closing(),
+            policy.max_containers - seen.open - seen.closing,
             policy.total - len(self.containers),
         )
         if allowed <= 0:
@@ -198,35 +233,26 @@ class Capacity:
         later = UNBOUNDED
         window_ends = self._short_since + policy.scaleup_window
         if now < window_ends:
-            at_once = min(allowed, max(policy.min_containers - len(open_now), 0 if open_now else 1))
+            at_once = min(allowed, max(policy.min_containers - seen.open, 0 if seen.open else 1))
             if at_once < allowed:
                 later = window_ends
             allowed = at_once
         if self._backoff.failures:
-            if any(container.state is ContainerState.STARTING for container in self.newest()):
+            if seen.starting:
                 return 0, UNBOUNDED  # one attempt at a time; its end is an event
             if now < self._backoff.next_attempt:
                 return 0, self._backoff.next_attempt
             allowed = min(allowed, 1)
         return allowed, later
 
-    def _closable(self, now: float, demand: Demand) -> list[tuple[Container, float]]:
+    def _closable(self, now: float, seen: Survey) -> list[tuple[Container, float]]:
         """(container, when it may be asked to close) for those that scale-down would take, newest first."""
-        open_now = self.open(now, demand)
-        spare = len(open_now) - self._wanted(open_now, demand)
-        found: list[tuple[Container, float]] = []
-        for container in reversed(self.containers.values()):
-            if container.state is not ContainerState.READY or container.close_asked or container.load:
-                continue
-            if container.deployment != self.deployment:
-                found.append((container, container.empty_since))
-            elif container not in open_now:
-                found.append((container, container.empty_since + self.policy.scaledown_window))
-        idle = [c for c in reversed(open_now) if c.state is ContainerState.READY and not c.load]
+        window = self.policy.scaledown_window
         # Those whose time has come go first, newest first; among the others the one that is due next is the deadline.
-        idle.sort(key=lambda c: max(now, c.empty_since + self.policy.scaledown_window))
-        found += [(c, c.empty_since + self.policy.scaledown_window) for c in idle[: max(spare, 0)]]
-        return found
+        idle = seen.idle[::-1]
+        idle.sort(key=lambda container: max(now, container.empty_since + window))
+        spare = max(seen.open - seen.wanted, 0)
+        return seen.surplus[::-1] + [(c, c.empty_since + window) for c in idle[:spare]]
 
     def _spawn(self, now: float) -> Container:
         self._born += 1

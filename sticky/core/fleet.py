@@ -16,7 +16,7 @@ import attrs
 from sticky import errors
 from sticky.core.admission import choose
 from sticky.core.backoff import Backoff
-from sticky.core.capacity import Capacity, Demand
+from sticky.core.capacity import Capacity, Demand, Survey
 from sticky.core.container import Container, ContainerState
 from sticky.core.effects import Admit, Close, Effect, GrantStart, RefuseStart
 from sticky.core.events import (
@@ -150,11 +150,12 @@ class Fleet:
 
     def next_deadline(self, now: float) -> float | None:
         """When time alone changes something next; None when nothing waits for time. Exact once all due at `now` is done."""
-        moments = [self.ledgers.next_deadline(), self.starts.next_deadline(), self.capacity.life_deadline()]
-        if self.stopping is None:
-            moments.append(self.capacity.scale_deadline(now, self._demand()))
-        earliest = min(moments)
+        earliest = self._earliest(now, self.capacity.survey(now, self._demand()))
         return None if earliest == UNBOUNDED else earliest
+
+    def _earliest(self, now: float, seen: Survey) -> float:
+        moment = min(self.ledgers.next_deadline(), self.starts.next_deadline(), self.capacity.life_deadline())
+        return moment if self.stopping is not None else min(moment, self.capacity.scale_deadline(now, seen))
 
     def _catch_up(self, now: float) -> None:
         while self.wake_at <= now:
@@ -168,7 +169,7 @@ class Fleet:
             while self._prompt and self.mail:
                 self._hand_over(now)
             self.ledgers.expire(now)
-            for container in list(self.capacity.containers.values()):
+            for container in self.capacity.due(now):
                 self._overdue(now, container)
             for start in self.starts.expire(now):
                 self._refuse(start, errors.QueueTimedOut(retry_after=1.0))
@@ -176,16 +177,17 @@ class Fleet:
                 continue  # what has just ended frees places: admission must know before it decides
             self._give_up(now)
             self._place(now)
-            self._scale(now)
+            if self._prompt and self.mail:
+                continue  # nothing of what was placed changes how many containers there should be
+            seen = self._scale(now)
             if not (self._prompt and self.mail):
                 break
-        deadline = self.next_deadline(now)
-        self.wake_at = UNBOUNDED if deadline is None else deadline
+        self.wake_at = self._earliest(now, seen)
 
     def _overdue(self, now: float, container: Container) -> None:
         if container.state is ContainerState.READY and container.dies_at <= now:
             self._drain(now, container, EndReason.CONTAINER_MAX_AGE)
-        empty = container.state is ContainerState.DRAINING and not container.load
+        empty = container.state is ContainerState.DRAINING and not len(self.ledgers[container.id])
         if empty or container.stop_at <= now:
             if container.state is ContainerState.STOPPING:
                 self.capacity.kill(container)
@@ -276,14 +278,19 @@ class Fleet:
         """The newest deployment's limits."""
         return self.capacity.policy
 
-    def _scale(self, now: float) -> None:
+    def _scale(self, now: float) -> Survey:
+        seen = self.capacity.survey(now, self._demand())
         if self.stopping is not None:
-            return
-        for container in self.capacity.scale_up(now, self._demand()):
+            return seen
+        spawned = self.capacity.scale_up(now, seen)
+        for container in spawned:
             self._refused = False
             self.open_ledger(container)
-        for container in self.capacity.scale_down(now, self._demand()):
-            self.mail.append(Close(container.id))
+        if spawned:
+            seen = self.capacity.survey(now, self._demand())
+        closing = self.capacity.scale_down(now, seen)
+        self.mail += [Close(container.id) for container in closing]
+        return self.capacity.survey(now, self._demand()) if closing else seen
 
     def _container_ready(self, now: float, event: ContainerReady) -> None:
         container = self.capacity.find(event.container)

@@ -14,7 +14,7 @@ from sticky import errors
 from sticky.core.effects import Admit, EndSession
 from sticky.core.events import Admitted, Closed, Full, HasSessions, LedgerAnswer, SessionLeft
 from sticky.core.session import Session, SessionInput, SessionState
-from sticky.core.values import ContainerId, EndReason, SessionId
+from sticky.core.values import UNBOUNDED, ContainerId, EndReason, SessionId
 
 
 class LedgerState(Enum):
@@ -38,7 +38,9 @@ class Ledger:
         "_heap",
         "_order",
         "_reason",
+        "_sooner",
         "container",
+        "expected_at",
         "limit",
         "sessions",
         "state",
@@ -53,6 +55,7 @@ class Ledger:
         tokens_end_at: float,
         answer: Callable[[LedgerAnswer], None],
         effect: Callable[[EndSession], None],
+        sooner: Callable[[Ledger, float], None] = lambda ledger, due: None,
     ) -> None:
         self.container = container
         self.limit = limit
@@ -63,6 +66,8 @@ class Ledger:
         self._reason: EndReason | None = None
         self._answer = answer
         self._effect = effect
+        self._sooner = sooner
+        self.expected_at = UNBOUNDED  #: what whoever watches several ledgers expects `next_deadline` to be, or earlier
         self._heap: list[tuple[float, int, Session]] = []
         self._order = 0  # ties in the heap are broken by age, never by comparing sessions
 
@@ -211,6 +216,8 @@ class Ledger:
             self._order += 1
             heappush(self._heap, (due, self._order, session))
             self._tidy()
+            if due < self.expected_at:
+                self._sooner(self, due)
 
     def _tidy(self) -> None:
         """Drop the heap's entries that count no more, when they are most of it.

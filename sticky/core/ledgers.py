@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush, heapreplace
 
 from sticky import errors
 from sticky.core.effects import Admit, Effect, EndSession
@@ -20,6 +21,9 @@ class Ledgers:
     def __init__(self, answer: Callable[[LedgerAnswer], None], emit: Callable[[Effect | Record], None]) -> None:
         self.tombstones = Tombstones()
         self._by_container: dict[ContainerId, Ledger] = {}
+        # The same idiom as in a ledger: each is in the heap under `expected_at`, never later than its next deadline.
+        self._heap: list[tuple[float, int, Ledger]] = []
+        self._order = 0
         self._answer = answer
         self._emit = emit
 
@@ -27,7 +31,7 @@ class Ledgers:
 
     def open(self, container: ContainerId, limit: int, tokens_end_at: float) -> Ledger:
         """A container is about to start: an empty ledger for it."""
-        ledger = Ledger(container, limit, tokens_end_at, self._answer, self._ended)
+        ledger = Ledger(container, limit, tokens_end_at, self._answer, self._ended, self._sooner)
         self._by_container[container] = ledger
         return ledger
 
@@ -41,7 +45,7 @@ class Ledgers:
 
     def drop(self, container: ContainerId) -> None:
         """It is gone, and so is its ledger; cut it first."""
-        del self._by_container[container]
+        self._by_container.pop(container).expected_at = UNBOUNDED
 
     # --- what admission asks
 
@@ -106,14 +110,32 @@ class Ledgers:
 
     def expire(self, now: float) -> None:
         """End every session whose time is up."""
-        for ledger in list(self._by_container.values()):
-            ledger.expire(now)
+        while self.next_deadline() <= now:
+            self._heap[0][2].expire(now)
         self.tombstones.forget(now)
 
     def next_deadline(self) -> float:
         """When time alone ends the next session. Exact."""
-        moments = [ledger.next_deadline() for ledger in self._by_container.values()]
-        return min((moment for moment in moments if moment is not None), default=UNBOUNDED)
+        heap = self._heap
+        while heap:
+            expected_at, _, ledger = heap[0]
+            if ledger.expected_at != expected_at:
+                heappop(heap)  # an older entry: the deadline came nearer, or the ledger is gone
+            elif (due := ledger.next_deadline()) is None:
+                heappop(heap)
+                ledger.expected_at = UNBOUNDED
+            elif due > expected_at:
+                ledger.expected_at = due
+                self._order += 1
+                heapreplace(heap, (due, self._order, ledger))
+            else:
+                return due
+        return UNBOUNDED
+
+    def _sooner(self, ledger: Ledger, due: float) -> None:
+        ledger.expected_at = due
+        self._order += 1
+        heappush(self._heap, (due, self._order, ledger))
 
     # --- reading
 

@@ -15,6 +15,7 @@ from sticky import errors
 from sticky.core.tokens import Claims
 from sticky.edge.exchange import ExchangeEnds, Stage
 from sticky.edge.handover import HandshakeFront
+from sticky.edge.plain import PlainHead
 from sticky.edge.upstream import Upstream
 from sticky.edge.wire import container_head
 from sticky.isticky import ILease
@@ -79,7 +80,16 @@ class Asking(ExchangeEnds, ABC):
         front = self.front
         context = front.context
         head = self.head
-        self._container_head = container_head(head, context.names, front.peer, lease.session.encode("ascii"))
+        if type(head) is PlainHead:
+            plain = head.plain
+            if plain.session != lease.session:
+                session = lease.session.encode("ascii")
+                added = (b"\r\n", context.names.session_id, b": ", session, front.peer.facts(head), b"\r\n\r\n")
+                plain.ready = b"".join((plain.outgoing, *added))
+                plain.session = lease.session
+            self._container_head = b"%b %b HTTP/1.1%b" % (head.method, head.target, plain.ready)
+        else:
+            self._container_head = container_head(head, context.names, front.peer, lease.session.encode("ascii"))
         if head.websocket:
             self._upgrade(lease)
             return

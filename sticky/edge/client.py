@@ -25,6 +25,7 @@ from sticky.edge.flush import FlushWatch
 from sticky.edge.forwarding import Peer
 from sticky.edge.framing import Body
 from sticky.edge.parsing import RequestHead
+from sticky.edge.plain import PlainFields
 from sticky.edge.serving import STEPS, ClientState, Served
 from sticky.edge.sweep import NEVER
 
@@ -53,6 +54,7 @@ class Client:
         "_buffer",
         "_chunked",
         "_due",
+        "_fields",
         "_fin",
         "_flush",
         "_head",
@@ -83,6 +85,7 @@ class Client:
         self._buffer = b""  # what came and belongs to no request yet
         self._searched = 0  # how much of it has been searched for a head's end
         self._head: RequestHead | None = None
+        self._fields: PlainFields | None = None  # of the last request that was plain
         self._body: Body | None = None
         self._chunked = False
         self._served: Served | None = None

@@ -17,6 +17,7 @@ from sticky.edge.frontend import Frontend
 from sticky.edge.gate import Gate
 from sticky.edge.handshake import Handshake, IWebSocketFront
 from sticky.edge.limits import EdgeSettings
+from sticky.edge.readers import reader
 from sticky.edge.site import Sites
 from sticky.edge.sweep import Sweep
 from sticky.edge.upstream import Upstreams
@@ -74,6 +75,7 @@ class EdgeContext:
             connect_timeout=settings.limits.connect_timeout,
             idle=settings.limits.upstream_idle,
         )
+        self.plain = reader(names, settings.limits.heads)
         self.gate = Gate(self)
 
     def stop(self) -> None:
@@ -83,6 +85,7 @@ class EdgeContext:
                 entry.cut()
         self.upstreams.drop_idle()
         self.sweep.stop()
+        self.access.close()
 
 
 @implementer(IProtocol)

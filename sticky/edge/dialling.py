@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky.edge.transport import Stream, TCPStream
+from sticky.networks import inside
 
 
 class Dialler:
@@ -32,14 +33,16 @@ class Dialler:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.reactor, name)
 
-    def connectTCP(self, host: str, port: int, factory: ClientFactory, timeout: float = 30) -> Any:
-        """Connect; the factory hears of it in a later turn."""
+    def connectTCP(
+        self, host: str, port: int, factory: ClientFactory, timeout: float = 30, *, network: str = ""
+    ) -> Any:
+        """Connect; the factory hears of it in a later turn. In a `network` of a container's own only to an address."""
         try:
             version = ip_address(host).version
         except ValueError:
             return self.reactor.connectTCP(host, port, factory, timeout=timeout)
         family = socket.AF_INET if version == 4 else socket.AF_INET6
-        return Connecting(self.reactor, family, (host, port), factory, timeout)
+        return Connecting(self.reactor, family, (host, port), factory, timeout, network)
 
     def connectUNIX(self, path: str, factory: ClientFactory, timeout: float = 30) -> Any:
         """Connect; the factory hears of it in a later turn."""
@@ -59,7 +62,13 @@ class Connecting:
     """One attempt."""
 
     def __init__(
-        self, reactor: Any, family: socket.AddressFamily, address: Any, factory: ClientFactory, timeout: float
+        self,
+        reactor: Any,
+        family: socket.AddressFamily,
+        address: Any,
+        factory: ClientFactory,
+        timeout: float,
+        network: str = "",
     ) -> None:
         self.state = Attempt.UNDER_WAY
         self._reactor = reactor
@@ -69,9 +78,10 @@ class Connecting:
         self._address = address
         self._impatience: IDelayedCall | None = None
         try:
-            self._handle = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            with inside(network):
+                self._handle = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             code = self._handle.connect_ex(address)
-        except OSError as error:  # no descriptors left, or no such family
+        except OSError as error:  # no descriptors left, no such family, or the container's network is gone
             code = error.errno or errno.EIO
         if self._handle is not None and code in (0, errno.EINPROGRESS):
             self._impatience = reactor.callLater(timeout, self._fail, TimeoutError())

@@ -15,6 +15,7 @@ from sticky import errors
 from sticky.core.values import EndReason
 from sticky.edge.delivery import Delivery
 from sticky.edge.parsing import RequestHead
+from sticky.edge.plain import PlainHead
 from sticky.edge.site import Site
 from sticky.edge.upstream import Dial, Upstream
 from sticky.isticky import ILease, ILeaseHolder
@@ -246,5 +247,7 @@ class ExchangeEnds:
                 front.context.reactor.seconds() - started,
                 self._reason,
                 head.block,
+                head.plain if type(head) is PlainHead else None,
+                head.minor,
             )
         )

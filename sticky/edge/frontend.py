@@ -11,7 +11,7 @@ from sticky.edge import answers
 from sticky.edge.client import Client
 from sticky.edge.framing import Body, body
 from sticky.edge.grammar import Framing
-from sticky.edge.parsing import find_request_end, has_begun, parse_request
+from sticky.edge.parsing import RequestHead, find_request_end, has_begun, parse_request
 from sticky.edge.serving import ClientState, Served
 from sticky.edge.sweep import NEVER
 from sticky.edge.wire import trailer_section
@@ -45,12 +45,19 @@ class Frontend(Client):
         first = rest = b""
         scanner: Body | None = None
         try:
-            end = find_request_end(buffer, self._searched, limits)
-            if end < 0:
-                self._wait_for_head(buffer)
-                return
-            whole = len(buffer) == end
-            head = parse_request(buffer if whole else buffer[:end], limits)
+            found = None if self._searched else self.context.plain.request(buffer, self._fields)
+            head: RequestHead
+            if found is not None:
+                head, end = found
+                self._fields = found[0].plain
+                whole = len(buffer) == end
+            else:
+                end = find_request_end(buffer, self._searched, limits)
+                if end < 0:
+                    self._wait_for_head(buffer)
+                    return
+                whole = len(buffer) == end
+                head = parse_request(buffer if whole else buffer[:end], limits)
             if not whole:
                 rest = buffer[end:]
             self._buffer = b""
@@ -193,7 +200,7 @@ class Frontend(Client):
         """Give the connection away, without timer, producer or pause. Returns what came after the head."""
         self._become(_TAKEN)
         self.context.sweep.discard(self)
-        self._served = None
+        self._served = self._fields = None
         self.resumeProducing()
         early, self._buffer = self._buffer, b""
         return early

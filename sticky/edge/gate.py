@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sticky import errors
-from sticky.core.tokens import Claims
 from sticky.edge.controls import ControlCall
 from sticky.edge.credentials import Credential, Source, find_credential, public_base, redirect_answer, wants_redirect
 from sticky.edge.forwarding import host_name, origin_allowed
 from sticky.edge.handover import closed_handshake, wants_close_frame
 from sticky.edge.parsing import RequestHead
+from sticky.edge.plain import PlainHead
 from sticky.edge.refusing import preflight_answer, refusal_answer
 from sticky.edge.relay import Exchange
 from sticky.edge.site import Site
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sticky.edge.context import EdgeContext
     from sticky.edge.frontend import Frontend
 
+_QUERY, _COOKIE = Source.QUERY, Source.COOKIE
 SAFE = frozenset({b"GET", b"HEAD", b"OPTIONS"})  #: methods that a page of another origin may use with the cookie
 MAX_HOSTS = 1024  #: spellings of hosts remembered
 
@@ -42,17 +43,20 @@ class Gate:
         site: Site | None = None
         credential: Credential | None = None
         try:
-            site = self._site(head.host)
+            site = self._hosts.get(head.host) or self._site(head.host)
             if head.target.startswith(context.names.control):
                 self._control(front, head, site)
                 return
             answer = preflight_answer(head, site) if site.allowed_origins else None
             if answer is None:
                 credential = self._credential(head, site)
-                claims = self._claims(credential, site)
-                answer = self._redirect(front, head, site, credential)
-                if answer is None:
-                    self._check_origin(head, site, credential)
+                claims = context.verifier.verify(credential.token, context.wall())
+                if claims.server != site.name:
+                    raise errors.WrongServer
+                if credential.source is _QUERY:
+                    answer = self._redirect(front, head, site, credential)
+                elif credential.source is _COOKIE and (head.websocket or head.method not in SAFE):
+                    self._check_origin(head, site)
         except errors.Refusal as error:
             self._answer_refusal(front, head, site, credential, error)
             return
@@ -66,30 +70,25 @@ class Gate:
     # --- the rules, in order
 
     def _site(self, host: bytes) -> Site:
-        site = self._hosts.get(host)
-        if site is None:
-            site = self._context.sites.find(host_name(host))
-            if len(self._hosts) >= MAX_HOSTS:
-                self._hosts.clear()
-            self._hosts[host] = site
+        site = self._context.sites.find(host_name(host))
+        if len(self._hosts) >= MAX_HOSTS:
+            self._hosts.clear()
+        self._hosts[host] = site
         return site
 
     def _credential(self, head: RequestHead, site: Site) -> Credential:
         if not site.sessioned:
             raise errors.Unavailable("Servers without sessions are not supported yet.")
-        credential = find_credential(head, self._context.names, insecure_cookie=site.insecure_cookie)
+        if type(head) is PlainHead and not site.insecure_cookie:
+            credential = head.plain.credential
+        else:
+            credential = find_credential(head, self._context.names, insecure_cookie=site.insecure_cookie)
         if credential is None:
             raise errors.NoCredential
         return credential
 
-    def _claims(self, credential: Credential, site: Site) -> Claims:
-        claims = self._context.verifier.verify(credential.token, self._context.wall())
-        if claims.server != site.name:
-            raise errors.WrongServer
-        return claims
-
     def _redirect(self, front: Frontend, head: RequestHead, site: Site, credential: Credential) -> Answer | None:
-        if credential.source is not Source.QUERY or not wants_redirect(head, credential):
+        if not wants_redirect(head, credential):
             return None
         return redirect_answer(
             head,
@@ -100,12 +99,8 @@ class Gate:
             insecure_cookie=site.insecure_cookie,
         )
 
-    def _check_origin(self, head: RequestHead, site: Site, credential: Credential) -> None:
-        if (
-            credential.source is Source.COOKIE
-            and (head.websocket or head.method not in SAFE)
-            and not origin_allowed(head, site.allowed_origins)
-        ):
+    def _check_origin(self, head: RequestHead, site: Site) -> None:
+        if not origin_allowed(head, site.allowed_origins):
             raise errors.BadOrigin
 
     # --- what is not a data request

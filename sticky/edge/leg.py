@@ -41,6 +41,9 @@ TRANSITIONS: dict[Phase, frozenset[Phase]] = {
     Phase.LOST: frozenset(),
 }
 TAKES = frozenset({Phase.OPEN, Phase.HEARD})  #: its peer may still be written to
+HEARS = frozenset(
+    {Phase.OPEN, Phase.TOLD}
+)  #: its peer's Close is still to come; after it nothing counts (RFC 6455, 5.5.1)
 
 
 class LegOwner(Protocol):
@@ -136,7 +139,7 @@ class Leg(Quietly):
             data, self.part = self.part + data, b""
         at, size = 0, len(data)
         out: list[bytes] = []
-        while at < size and self.phase is not Phase.LEAVING and self.phase is not Phase.LOST:
+        while at < size and self.phase in HEARS:
             found = cut(data, at, self.left)
             if found.end > at:
                 self.relay.spoke()

@@ -14,11 +14,9 @@ from autobahn.websocket.utf8validator import Utf8Validator
 
 from sticky.edge import deflate
 from sticky.edge.frames import PING, PONG
-from sticky.edge.leg import TAKES, Leg, LegOwner, Phase
+from sticky.edge.leg import HEARS, TAKES, Leg, LegOwner, Phase
 from sticky.edge.legs import ClientLeg, ContainerLeg
 from sticky.edge.parsing import RequestHead, ResponseHead
-
-_HEARS = frozenset({Phase.OPEN, Phase.TOLD})  # a Close of the peer is still to come
 
 
 class Messages(Leg):
@@ -60,7 +58,7 @@ class Messages(Leg):
         self._noticed()
         if self.failedByMe:
             self._look(data)
-        elif self.phase in _HEARS:
+        elif self.phase in HEARS:
             self.data += data
             self._read()
 
@@ -78,7 +76,7 @@ class Messages(Leg):
 
     def processData(self) -> bool:
         """One step of Autobahn's; no further while the other peer has enough, nor after the peer's Close."""
-        if self.paused or self.failedByMe or self.phase not in _HEARS:
+        if self.paused or self.failedByMe or self.phase not in HEARS:
             return False
         return bool(super().processData())  # type: ignore[misc]  # Autobahn's, behind Leg
 

@@ -50,6 +50,17 @@ class Exchange(Asking):
                 assert upstream is not None
                 upstream.forget_watch()
                 self.upstream_written()
+        if not self._received and self.head.minor and self._keep and self.head.method != b"HEAD":
+            plain = self.front.context.plain.answer(data)
+            if plain is not None and self.front.request_complete:
+                size = len(data)
+                whole = plain.end + plain.length
+                if size >= whole:
+                    self._status = plain.status
+                    self._reusable = size == whole
+                    self._write(data if size == whole else data[:whole])
+                    self._answered()
+                    return
         buffer = self._received + data if self._received else data
         limits = self.front.context.settings.limits.heads
         try:

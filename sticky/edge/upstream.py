@@ -198,8 +198,9 @@ class Dial(ClientFactory):
         self._become(DialState.CONNECTING)
         pool = self._pool
         if isinstance(pool.address, TCPAddress):
+            where = {"network": pool.address.network} if pool.address.network else {}
             self._connector = pool.reactor.connectTCP(
-                pool.address.host, pool.address.port, self, timeout=pool.connect_timeout
+                pool.address.host, pool.address.port, self, timeout=pool.connect_timeout, **where
             )
         else:
             self._connector = pool.reactor.connectUNIX(pool.address.path, self, timeout=pool.connect_timeout)

@@ -6,6 +6,7 @@ Must not know what a relay does (`websocket_relay`): it starts them and closes t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,9 @@ import attrs
 from twisted.internet.defer import Deferred
 
 from sticky import errors
-from sticky.core.values import EndReason
+from sticky.core.values import ContainerId, EndReason
 from sticky.edge.autobahn_config import client_factory, configured, server_factory
+from sticky.edge.doors import connections_possible
 from sticky.edge.handshake import Handshake, IWebSocketFront, RelayRules
 from sticky.edge.legs import ClientLeg, ContainerLeg
 from sticky.edge.liveness import Liveness, Marks
@@ -22,7 +24,9 @@ from sticky.edge.messages import ClientMessages, ContainerMessages
 from sticky.edge.websocket_relay import SILENT_CHECKS, Relay
 from sticky.isticky import ILease
 
-MAX_HANDSHAKES = 10_000  #: that may be under way at once; each holds two connections
+MAX_HANDSHAKES = 10_000  #: that may be under way at once, where the limit of open files allows it
+
+SHARE = 4  #: one container that does not answer holds up to a quarter of them: others' clients are let in
 
 
 @attrs.frozen(kw_only=True)
@@ -85,12 +89,14 @@ class Home:
 class WebSocketRelays:
     """One for each daemon. `reactor` dials and is the clock."""
 
-    def __init__(self, reactor: Any, times: RelayTimes | None = None, *, max_handshakes: int = MAX_HANDSHAKES) -> None:
+    def __init__(self, reactor: Any, times: RelayTimes | None = None, *, max_handshakes: int | None = None) -> None:
+        """`max_handshakes`: that may be under way at once; None: so many that as many other clients still find room."""
         self._reactor = reactor
         self._times = times or RelayTimes()
         self._homes: dict[RelayRules, Home] = {}
-        self._dialling: set[Relay] = set()
-        self._max_handshakes = max_handshakes
+        self._dialling: dict[Relay, ContainerId] = {}
+        self._dialled: Counter[ContainerId] = Counter()
+        self._max_handshakes = max_handshakes or min(MAX_HANDSHAKES, max(1, connections_possible() // 2))
         self.marks = Marks()
         self._stopped: Deferred[None] | None = None
 
@@ -113,7 +119,10 @@ class WebSocketRelays:
         """
         if self._stopped is not None:
             front.refuse(errors.ShuttingDown())
-        elif len(self._dialling) >= self._max_handshakes:
+        elif (
+            len(self._dialling) >= self._max_handshakes
+            or self._dialled[lease.container] >= self._max_handshakes // SHARE + 1
+        ):
             front.refuse(errors.Unavailable("Too many WebSocket handshakes are under way.", retry_after=1))
         else:
             home = self._homes.get(handshake.rules)
@@ -121,7 +130,8 @@ class WebSocketRelays:
                 home = Home(self._reactor, handshake.rules, self._times, self.marks, self._settled)
                 self._homes[handshake.rules] = home
             relay = Relay(home, front, handshake, lease)
-            self._dialling.add(relay)
+            self._dialling[relay] = lease.container
+            self._dialled[lease.container] += 1
             home.handshakes.add(relay)
             relay.start()
 
@@ -142,7 +152,11 @@ class WebSocketRelays:
         return self._stopped
 
     def _settled(self, relay: Relay) -> None:
-        self._dialling.discard(relay)
+        container = self._dialling.pop(relay, None)
+        if container is not None:
+            self._dialled[container] -= 1
+            if not self._dialled[container]:
+                del self._dialled[container]
         self._if_over()
 
     def _if_over(self) -> None:

@@ -28,7 +28,9 @@ _log = Logger()
 
 #: What a peer did, by the code that says so (RFC 6455, 7.4.1).
 BROKEN = {1002: "protocol_error", 1007: "invalid_payload", 1009: "message_too_big"}
-SILENT_CHECKS = 8  #: in a silent timeout: a WebSocket is found silent a quarter of it late at most, by these and the clock's steps
+SILENT_CHECKS = (
+    8  #: in a silent timeout: a WebSocket is found silent a quarter of it late at most, by these and the clock's steps
+)
 HEARD, UNCOUNTED = 0, -1  # of a relay's silence, else the number of checks since it began
 
 
@@ -107,7 +109,8 @@ class Relay:
         dialler = Dialler(self, self.container)
         address = self._lease.address
         if isinstance(address, TCPAddress):
-            self._connector = self._home.reactor.connectTCP(address.host, address.port, dialler, DIAL_TIMEOUT)
+            where = {"network": address.network} if address.network else {}
+            self._connector = self._home.reactor.connectTCP(address.host, address.port, dialler, DIAL_TIMEOUT, **where)
         else:
             self._connector = self._home.reactor.connectUNIX(address.path, dialler, DIAL_TIMEOUT)
 

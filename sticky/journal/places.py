@@ -11,8 +11,8 @@ from sticky.isticky import Address, TCPAddress, UNIXAddress
 def place_of(found_by: Mapping[str, object], address: Address | None) -> Mapping[str, Any]:
     """One value for the journal."""
     match address:
-        case TCPAddress(host, port):
-            where: object = {"host": host, "port": port}
+        case TCPAddress(host, port, network):
+            where: object = {"host": host, "port": port} | ({"network": network} if network else {})
         case UNIXAddress(path):
             where = {"path": path}
         case None:
@@ -30,7 +30,8 @@ def address_in(place: Mapping[str, Any]) -> Address | None:
     """The address, if it was ready."""
     match place.get("address"):
         case {"host": str(host), "port": int(port)}:
-            return TCPAddress(host, port)
+            network = place["address"].get("network", "")
+            return TCPAddress(host, port, network if isinstance(network, str) else "")
         case {"path": str(path)}:
             return UNIXAddress(path)
     return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
@@ -45,20 +45,19 @@ class JournalService:
         self._pool: ThreadPool | None = None
         self._writer: JournalWriter | None = None
 
+    def claim(self) -> None:
+        """Take the state directory. If another daemon has it, the process ends with one line, status 1."""
+        _claim(self._lock)
+
     def open(self) -> Callable[[ServerName], Found]:
-        """Take the state directory and read what is there. An operator's mistake ends the process with one line, status 1."""
+        """Read what is there, once it is claimed. If it cannot be read at all, the process ends as above."""
         try:
-            self._lock.acquire()
             store, lost = open_store(self._path, this_boot())
-        except ConfigError as error:
-            give_up(str(error), CANNOT_START)
         except (sqlite3.Error, OSError) as error:
             give_up(f"cannot open the journal {self._path}: {error}", CANNOT_START)
         if lost is not None:
             self.log.error("the journal was damaged: sessions of earlier containers are lost; {lost}", lost=lost)
         memories, places, same_boot = dict(store.memories), dict(store.places), store.same_boot
-        self._pool = ThreadPool(1, 1, "journal")
-        self._pool.start()
         self._writer = JournalWriter(store, self._reactor, self._in_thread, self._picture)
 
         def found(server: ServerName) -> Found:
@@ -81,8 +80,9 @@ class JournalService:
 
     async def close(self) -> None:
         """Write what is pending, end the thread, give the state directory back."""
-        if self._writer is not None and self._pool is not None:
+        if self._writer is not None:
             await self._writer.close()
+        if self._pool is not None:
             self._pool.stop()
             self._pool = None
         self._lock.release()
@@ -94,7 +94,9 @@ class JournalService:
 
     def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
         if self._pool is None:
-            return maybeDeferred(function, *arguments)
+            # Not before it is needed: a thread that is there keeps alive a process that gives up while it starts.
+            self._pool = ThreadPool(1, 1, "journal")
+            self._pool.start()
         return deferToThreadPool(self._reactor, self._pool, function, *arguments)
 
 
@@ -104,14 +106,21 @@ class NoJournalService(NoJournal):
     def __init__(self, state_dir: Path) -> None:
         self._lock = StateLock(state_dir)
 
+    def claim(self) -> None:
+        """As `JournalService.claim`."""
+        _claim(self._lock)
+
     def open(self) -> Callable[[ServerName], Found]:
         """As `JournalService.open`, but there is never anything to find."""
-        try:
-            self._lock.acquire()
-        except ConfigError as error:
-            give_up(str(error), CANNOT_START)
         return lambda server: Found(Memory(), {}, True)
 
     async def close(self) -> None:
         """Give the state directory back."""
         self._lock.release()
+
+
+def _claim(lock: StateLock) -> None:
+    try:
+        lock.acquire()
+    except ConfigError as error:
+        give_up(str(error), CANNOT_START)

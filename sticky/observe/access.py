@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable
+from time import time
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -23,10 +24,15 @@ _SECRET = re.compile(r"v4\.public\.[\w-]+(?:\.[\w-]+)?|\bws-[\w-]+")
 _FACTS = re.compile(rb"\r\n(referer|user-agent):[ \t]*([^\r]*)", re.IGNORECASE)
 
 BATCH = 64  #: records made into lines and written together
-KNOWN_AGENTS = 1024  #: browsers' names remembered as they are written: there are few of them and they are long
 
 #: Upper bounds of the counted times, seconds.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Keeper(Protocol):
+    """Something with the same field lines as the request: what is made of them need not be made again."""
+
+    shown: str | None
 
 
 @attrs.define
@@ -48,6 +54,7 @@ class AccessRecord:
     total: float = 0.0
     reason: str = "-"  #: why it was refused or broken off
     block: bytes = attrs.field(repr=False, default=b"")  #: the request's field lines, for referrer and user agent
+    keeper: Keeper | None = attrs.field(repr=False, default=None)
     minor: int = 1  #: of its HTTP/1.x
 
 
@@ -101,16 +108,14 @@ class Redaction:
         return shown
 
 
-@attrs.frozen
-class Shown:
-    """A record's client-made texts, redacted; None: the request had no such field."""
+class Form(Protocol):
+    """How a line is written."""
 
-    target: str
-    referer: str | None
-    agent: str | None
+    def facts(self, referer: str | None, agent: str | None) -> str:
+        """The part of a line that a connection's requests often share; the texts are redacted."""
 
-
-Form = Callable[[float, AccessRecord, Shown], str]  #: (Unix time of the end, record, texts) -> one line with its end
+    def line(self, wall: float, record: AccessRecord, target: str, facts: str) -> str:
+        """A whole line with its end; `wall`: Unix time of the request's end, `target`: redacted."""
 
 
 class Watcher(Protocol):
@@ -125,14 +130,16 @@ class Watcher(Protocol):
 class AccessLog:
     """Counts requests, and writes a line about each."""
 
-    def __init__(self, brand: str, form: Form | None = None, lines: Lines | None = None) -> None:
-        """Without `lines` nothing is written, and watchers see nothing."""
+    def __init__(
+        self, brand: str, form: Form | None = None, lines: Lines | None = None, wall: Callable[[], float] = time
+    ) -> None:
+        """Without `lines` nothing is written. `wall`: the Unix time."""
+        self._wall = wall
         self.redacted = Redaction(brand)
         self.counts = Counts()
         self._form = form
         self._lines = lines
         self._records: list[tuple[float, AccessRecord]] = []
-        self._agents: dict[bytes, str] = {}
         self.watchers: list[Watcher] = []  #: told of each request, with the Unix time of its end
         if lines is not None:
             lines.fill = self._make_lines
@@ -140,12 +147,12 @@ class AccessLog:
     def write(self, record: AccessRecord) -> None:
         """A request is over."""
         self.counts.add(record)
+        now = self._wall()
+        for watcher in self.watchers:
+            watcher(now, record)
         lines = self._lines
         if lines is not None:
-            now = lines.wall()
             self._records.append((now, record))
-            for watcher in self.watchers:
-                watcher(now, record)
             lines.expect(len(self._records) >= BATCH)
 
     def close(self) -> None:
@@ -155,20 +162,25 @@ class AccessLog:
 
     def _make_lines(self) -> list[str]:
         records, self._records = self._records, []
-        form, shown = self._form, self.shown
+        form, redacted = self._form, self.redacted
         assert form is not None
-        return [form(ended_at, record, shown(record)) for ended_at, record in records]
+        made = []
+        for ended_at, record in records:
+            keeper = record.keeper
+            facts = None if keeper is None else keeper.shown
+            if facts is None:
+                facts = form.facts(*self.senders_texts(record))
+                if keeper is not None:
+                    keeper.shown = facts
+            made.append(form.line(ended_at, record, redacted(record.target), facts))
+        return made
 
-    def shown(self, record: AccessRecord) -> Shown:
-        """The client's own texts in it, fit to be seen."""
+    def senders_texts(self, record: AccessRecord) -> tuple[str | None, str | None]:
+        """Referrer and user agent, fit to be seen; None: there was no such field."""
         referer = agent = None
         for name, value in _FACTS.findall(record.block):
             if len(name) == 7:
                 referer = self.redacted(value)
             else:
-                agent = self._agents.get(value)
-                if agent is None:
-                    if len(self._agents) >= KNOWN_AGENTS:
-                        self._agents.clear()
-                    agent = self._agents[value] = self.redacted(value)
-        return Shown(self.redacted(record.target), referer, agent)
+                agent = self.redacted(value)
+        return referer, agent

@@ -6,15 +6,13 @@ import re
 import time
 from json.encoder import encode_basestring_ascii as quoted
 
-from sticky.observe.access import AccessRecord, Form, Shown
+from sticky.observe.access import AccessRecord, Form
 
-_COMBINED = (
-    '%s - %s [%s] "%s %s HTTP/1.%d" %d %d "%s" "%s" %s %s in=%d queue=%.6f connect=%.6f first=%.6f total=%.6f %s\n'
-)
+_COMBINED = '%s - %s [%s] "%s %s HTTP/1.%d" %d %d %s %s %s in=%d queue=%s connect=%s first=%s total=%.6f %s\n'
 _JSON = (
     '{"time":"%s%03dZ","client":"%s","server":"%s","session":"%s","container":"%s","method":"%s","target":%s,'
-    '"status":%d,"bytes_in":%d,"bytes_out":%d,"queue":%.6f,"connect":%s,"first_byte":%s,"total":%.6f,'
-    '"reason":"%s","referer":%s,"agent":%s}\n'
+    '"status":%d,"bytes_in":%d,"bytes_out":%d,"queue":%s,"connect":%s,"first_byte":%s,"total":%.6f,'
+    '"reason":"%s",%s}\n'
 )
 _UNSAFE = re.compile(r'["\\\x00-\x1f\x7f-\xff]')
 
@@ -36,66 +34,76 @@ class _Second:
         return self._text
 
 
-def combined() -> Form:
+class Combined:
     """Client, session (where the user stands), time, request line, status, bytes, referrer, agent; then what is ours."""
-    stamp = _Second("%d/%b/%Y:%H:%M:%S %z", False)
 
-    def form(wall: float, record: AccessRecord, shown: Shown) -> str:
+    def __init__(self) -> None:
+        self._stamp = _Second("%d/%b/%Y:%H:%M:%S %z", False)
+
+    def facts(self, referer: str | None, agent: str | None) -> str:
+        """See `Form`."""
+        return f'"{_escaped(referer or "-")}" "{_escaped(agent or "-")}"'
+
+    def line(self, wall: float, record: AccessRecord, target: str, facts: str) -> str:
+        """See `Form`."""
+        queue, connect, first = record.queue, record.connect, record.first_byte
         return _COMBINED % (
             record.client or "-",  # a Unix socket has no address
             record.session,
-            stamp(wall),
+            self._stamp(wall),
             record.method.decode("latin-1"),
-            _escaped(shown.target),
+            _escaped(target),
             record.minor,
             record.status,
             record.bytes_out,
-            _escaped(shown.referer or "-"),
-            _escaped(shown.agent or "-"),
+            facts,
             record.server,
             record.container,
             record.bytes_in,
-            record.queue or 0.0,
-            record.connect or 0.0,
-            record.first_byte or 0.0,
+            "%.6f" % queue if queue else "0",
+            "%.6f" % connect if connect else "0",
+            "%.6f" % first if first else "0",
             record.total,
             record.reason,
         )
 
-    return form
 
-
-def json_lines() -> Form:
+class JSONLines:
     """An object a line; what never happened is null."""
-    stamp = _Second("%Y-%m-%dT%H:%M:%S.", True)
 
-    def form(wall: float, record: AccessRecord, shown: Shown) -> str:
-        connect, first, referer, agent = record.connect, record.first_byte, shown.referer, shown.agent
+    def __init__(self) -> None:
+        self._stamp = _Second("%Y-%m-%dT%H:%M:%S.", True)
+
+    def facts(self, referer: str | None, agent: str | None) -> str:
+        """See `Form`."""
+        shown = ["null" if text is None else quoted(text) for text in (referer, agent)]
+        return '"referer":%s,"agent":%s' % (shown[0], shown[1])
+
+    def line(self, wall: float, record: AccessRecord, target: str, facts: str) -> str:
+        """See `Form`."""
+        connect, first = record.connect, record.first_byte
         return _JSON % (
-            stamp(wall),
+            self._stamp(wall),
             wall % 1 * 1000,
             record.client or "-",
             record.server,
             record.session,
             record.container,
             record.method.decode("latin-1"),
-            quoted(shown.target),
+            quoted(target),
             record.status,
             record.bytes_in,
             record.bytes_out,
-            record.queue or 0.0,
+            "%.6f" % record.queue if record.queue else "0",
             "null" if connect is None else "%.6f" % connect,
             "null" if first is None else "%.6f" % first,
             record.total,
             record.reason,
-            "null" if referer is None else quoted(referer),
-            "null" if agent is None else quoted(agent),
+            facts,
         )
 
-    return form
 
-
-FORMS = {"combined": combined, "json": json_lines}
+FORMS: dict[str, type[Form]] = {"combined": Combined, "json": JSONLines}
 
 
 def _escaped(text: str) -> str:

@@ -19,12 +19,11 @@ STDOUT = 1
 class Lines:
     """Where lines go. What cannot be written is dropped and counted: a full disk must not stop the service.
 
-    `path`: None is standard output. `wall`: the Unix time, for whoever stamps lines.
+    `path`: None is standard output.
     """
 
-    def __init__(self, path: Path | None, clock: IReactorTime, wall: Callable[[], float]) -> None:
+    def __init__(self, path: Path | None, clock: IReactorTime) -> None:
         self.path = path
-        self.wall = wall
         self.dropped = 0  #: batches
         #: Gives the lines that are due. Set by whoever has them.
         self.fill: Callable[[], list[str]] = list

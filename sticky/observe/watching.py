@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from twisted.logger import ILogObserver, LogEvent, LogLevel, LogPublisher
 
-from sticky.observe.access import EVENT, AccessLog, AccessRecord, Shown
+from sticky.observe.access import EVENT, AccessLog, AccessRecord
 
 _FORMAT = (
     "{client} {session} {container} {method} {target} {status} in={bytes_in} out={bytes_out}"
@@ -40,18 +40,18 @@ class RequestEvent(Mapping[str, Any]):
     def _whole(self) -> dict[str, Any]:
         if self._event is None:
             record = self._record
-            shown: Shown = self._access.shown(record)
+            referer, agent = self._access.senders_texts(record)
             event: dict[str, Any] = dict(_FIXED, log_time=self._ended_at, client=record.client or "-")
             event.update({name: getattr(record, name) for name in _PLAIN})
             event.update({name: getattr(record, name) or 0.0 for name in _TIMES})
-            event.update(
-                method=record.method.decode("latin-1"), target=shown.target, referer=shown.referer, agent=shown.agent
-            )
+            target = self._access.redacted(record.target)
+            event.update(method=record.method.decode("latin-1"), target=target, referer=referer, agent=agent)
             self._event = event
         return self._event
 
     def __getitem__(self, name: str) -> Any:
-        return self._whole()[name]
+        # What is asked of every event makes no dict.
+        return self._record.server if name == "server" else self._whole()[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._whole())

@@ -78,13 +78,18 @@ class App:
         backend: str | None = None,
         cpu: float | None = None,
         memory: str | None = None,
+        pids: int | None = None,
+        rlimits: Mapping[str, int] | None = None,
+        user: str | None = None,
+        isolation: Mapping[str, object] | None = None,
     ) -> Callable[[type], Server]:
         """Make a class a Server. An argument that is left out has the default of docs/configuration.md; times are seconds.
 
         `port`: where the program listens if it ignores PORT, in which case only one copy can run on a machine; None: it takes
         PORT for sure. `command`: what to run instead of enter hooks; {port} {host} {socket} {container_id} {url} in it are filled
         in. `python`: the interpreter of another virtual environment that has sticky installed (a path is relative to the app's
-        file). `secrets`: variables that the container gets from the daemon's environment, by name or as {"NAME": "env:OTHER"}.
+        file). `isolation`: what containers are kept from, such as {"network": True}; see docs/isolation.md. `secrets`: variables
+        that the container gets from the daemon's environment, by name or as {"NAME": "env:OTHER"}.
 
         Raises `InvalidError` with the argument, its value and what is allowed.
         """

@@ -19,6 +19,7 @@ from sticky.sdk.exception import InvalidError
 _DAY = 86_400
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _SIZE = re.compile(r"[1-9][0-9]*(?:Ki|Mi|Gi)")
+_USER = re.compile(r"[A-Za-z0-9_.-]{1,64}(:[A-Za-z0-9_.-]{1,64})?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DEFAULTS = Policy()
 
@@ -73,6 +74,7 @@ NUMBERS: Mapping[str, Range] = {
     "ping_timeout": _seconds(1, 3600),
     "silent_timeout": _seconds(1, _MONTH),
     "cpu": Range(0.01, 1024),
+    "pids": Range(1, 1_000_000, whole=True),
 }
 PORT = Range(1, 65535, whole=True)
 CHOICES: Mapping[str, tuple[object, ...]] = {
@@ -81,6 +83,15 @@ CHOICES: Mapping[str, tuple[object, ...]] = {
     "websocket_refusal": ("close", "http"),
     "ended_status": (410, 401),
 }
+#: What the tables of these arguments may hold; the rest of the checking is the configuration's.
+ISOLATION: Mapping[str, type] = {
+    "network": bool,
+    "read_only": bool,
+    "private_tmp": bool,
+    "writable": list,
+    "descendants": str,
+}
+RLIMITS = ("nofile", "nproc", "core", "fsize", "data", "stack", "as", "memlock", "cpu")
 FLAGS = frozenset({"unauthenticated", "serial", "third_party_frames", "insecure_cookie"})
 #: An argument, and the one that it must not be above.
 _ORDER = (
@@ -134,6 +145,13 @@ def check_setting(key: str, value: object) -> object:
     elif key == "memory":
         if not isinstance(value, str) or _SIZE.fullmatch(value) is None:
             raise refuse(key, value, "a size such as '512Mi' or '2Gi'")
+    elif key == "user":
+        if not isinstance(value, str) or _USER.fullmatch(value) is None:
+            raise refuse(key, value, "a user, or user:group, by name or number")
+    elif key == "isolation":
+        return _table(key, value, ISOLATION)
+    elif key == "rlimits":
+        return _table(key, value, dict.fromkeys(RLIMITS, int))
     elif key == "env":
         return _variables(value)
     elif key == "secrets":
@@ -178,6 +196,22 @@ def strings(argument: str, value: object) -> list[str]:
     if not all(isinstance(item, str) and "\0" not in item for item in items):
         raise refuse(argument, value, "a list of texts")
     return items
+
+
+def _table(argument: str, value: object, allowed: Mapping[str, type]) -> dict[str, object]:
+    if not isinstance(value, Mapping) or not all(name in allowed for name in value):
+        raise refuse(argument, value, f"a dict with some of {', '.join(allowed)}")
+    read = {
+        name: strings(f"{argument}[{name!r}]", item) if allowed[name] is list else item for name, item in value.items()
+    }
+    for name, item in read.items():
+        if type(item) is not allowed[name]:
+            raise refuse(
+                f"{argument}[{name!r}]",
+                item,
+                {bool: "True or False", int: "a whole number"}.get(allowed[name], "a text"),
+            )
+    return read
 
 
 def _variables(value: object) -> dict[str, str]:

@@ -20,7 +20,8 @@ from sticky.admin.streams import LogStream
 from sticky.config.loading import load
 from sticky.config.settings import Settings
 from sticky.core.values import SessionId
-from sticky.isticky import Credentials, IInspection
+from sticky.iinspection import IInspection
+from sticky.isticky import Credentials
 from tests.fakes.inspection import FakeInspection
 
 

@@ -78,6 +78,10 @@ class MakeWayTests(FolderCase):
         self.assertRaises(Taken, make_way, self.path)
         self.assertTrue(self.path.is_symlink())
 
+    def test_a_folder_that_is_not_there(self) -> None:
+        error = self.assertRaises(Taken, make_way, self.folder / "gone" / "admin.sock")
+        self.assertIn("its folder is not there", str(error))
+
     def test_a_path_that_no_socket_can_have(self) -> None:
         error = self.assertRaises(Taken, make_way, self.folder / ("x" * 100))
         self.assertIn("107 bytes", str(error))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,13 +49,11 @@ class TableTests(SynchronousTestCase):
         self.assertEqual(captured.out, f"ID{'':298}  STATE  N\n{'x' * 300}  ready  1\n")
 
     def test_colours_on_a_terminal_unless_they_are_not_wanted(self) -> None:
-        for environ, wanted in (({"NO_COLOR": "", "TERM": "xterm"}, True), ({"NO_COLOR": "1", "TERM": "xterm"}, False)):
-            import os
-
-            self.patch(os, "environ", environ)
-            terminal = Terminal()
-            console(terminal).print(state("ready"))
-            self.assertEqual("\x1b[32m" in terminal.getvalue(), wanted, environ)
+        for value, wanted in (("", True), ("1", False)):
+            with patch.dict(os.environ, {"NO_COLOR": value, "TERM": "xterm"}):
+                terminal = Terminal()
+                console(terminal).print(state("ready"))
+                self.assertEqual("\x1b[32m" in terminal.getvalue(), wanted, value)
 
 
 class PrintableTests(SynchronousTestCase):
@@ -63,3 +63,15 @@ class PrintableTests(SynchronousTestCase):
         self.assertEqual(len(shown), len(text))
         self.assertTrue(all(character.isprintable() or character == "\t" for character in shown))
         self.assertNotIn("\x1b", shown)
+
+
+class NarrowTests(SynchronousTestCase):
+    def test_ids_are_whole_where_a_terminal_is_narrow(self) -> None:
+        terminal = Terminal()
+        target = console(terminal)
+        target.width = 30
+        target.print(table(["ID", "WHERE", "N"], [["sd-0123456789", "a-rather-long-address", "12"]], right=["N"]))
+        head, row = terminal.getvalue().splitlines()
+        self.assertIn("sd-0123456789", row)
+        self.assertRegex(row, "a-rather.*…")
+        self.assertIn("ID", head)

@@ -36,8 +36,7 @@ class DockerCase(TestCase):
         self.folder = Path(tempfile.mkdtemp(prefix="sticky-"))  # short: a Unix socket's path has 107 bytes
         self.engine = FakeEngine(reactor, str(self.folder / "e.sock"))
         self.engine.start()
-        self.backend = DockerBackend(REACTOR, realm=self.realm)
-        self.backend.prepare([self.options()])
+        self.backend = self.make_backend()
         self.recorder = Recorder()
 
     async def tearDown(self) -> None:  # type: ignore[override]  # trial awaits it

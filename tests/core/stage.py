@@ -33,7 +33,7 @@ class Stage:
     """
 
     def __init__(self, *, prompt: bool = True, after: Stage | None = None, **limits: Any) -> None:
-        self.now = 1000.0 if after is None else after.now
+        self.now: float = 1000.0 if after is None else after.now
         first = 1 if after is None else 1001
         sessions, containers, self._waiters = count(first), count(first), count(first)
         ids = Ids(lambda: SessionId(f"sd-{next(sessions)}"), lambda: ContainerId(f"ct-{next(containers)}"), lambda: 0.5)

@@ -6,7 +6,7 @@ import attrs
 from twisted.trial.unittest import TestCase
 
 from sticky import errors
-from sticky.core.values import EndReason
+from sticky.core.values import ContainerId, EndReason
 from sticky.edge.handshake import RelayRules
 from sticky.edge.websocket import RelayTimes, WebSocketRelays
 from sticky.isticky import ILeaseHolder, UNIXAddress
@@ -157,17 +157,48 @@ class RefusingTests(TestCase):
     def test_too_many_handshakes_at_once_are_503_and_the_others_go_on(self) -> None:
         reactor = FakeReactor()
         relays = WebSocketRelays(reactor, max_handshakes=2)
-        fronts = [FakeFront(FakeTransport(reactor)) for _ in range(3)]
-        for front in fronts:
-            relays.relay(front, handshake(), FakeLease(UNIXAddress("/c")))
-        self.assertEqual([front.calls for front in fronts], [[], [], ["refuse"]])
+        fronts = [FakeFront(FakeTransport(reactor)) for _ in range(4)]
+        leases = [FakeLease(UNIXAddress("/c"), ContainerId(f"ct-{number}")) for number in range(4)]
+        for front, lease in zip(fronts[:3], leases[:3], strict=True):
+            relays.relay(front, handshake(), lease)
+        self.assertEqual([front.calls for front in fronts[:3]], [[], [], ["refuse"]])
         transport = reactor.dials[0].succeed()
         assert transport is not None
         transport.deliver(SWITCHED)
         self.assertEqual(fronts[0].calls, ["take_over"])
-        last = FakeFront(FakeTransport(reactor))
-        relays.relay(last, handshake(), FakeLease(UNIXAddress("/c")))
-        self.assertEqual(last.calls, [])
+        relays.relay(fronts[3], handshake(), leases[3])
+        self.assertEqual(fronts[3].calls, [])
+
+    def test_a_container_that_does_not_answer_takes_no_more_than_its_share(self) -> None:
+        reactor = FakeReactor()
+        relays = WebSocketRelays(reactor, max_handshakes=12)
+        fronts = [FakeFront(FakeTransport(reactor)) for _ in range(6)]
+        silent, other = ContainerId("ct-silent"), ContainerId("ct-other")
+        for front in fronts[:5]:
+            relays.relay(front, handshake(), FakeLease(UNIXAddress("/c"), silent))
+        self.assertEqual([front.calls for front in fronts[:5]], [[]] * 4 + [["refuse"]])
+        relays.relay(fronts[5], handshake(), FakeLease(UNIXAddress("/d"), other))
+        self.assertEqual(fronts[5].calls, [])
+        for dial in reactor.dials:
+            dial.fail()
+        again = FakeFront(FakeTransport(reactor))
+        relays.relay(again, handshake(), FakeLease(UNIXAddress("/c"), silent))
+        self.assertEqual(again.calls, [])
+
+    def test_ten_thousand_that_are_never_answered_are_all_gone_after_the_deadline(self) -> None:
+        reactor = FakeReactor()
+        relays = WebSocketRelays(reactor, RelayTimes(handshake_timeout=60), max_handshakes=10_000)
+        fronts = [FakeFront(FakeTransport(reactor)) for _ in range(10_001)]
+        for number, front in enumerate(fronts):
+            relays.relay(front, handshake(), FakeLease(UNIXAddress("/c"), ContainerId(f"ct-{number % 5}")))
+        self.assertEqual((relays.dialling, fronts[-1].calls), (10_000, ["refuse"]))
+        reactor.advance(59)
+        self.assertEqual(relays.dialling, 10_000)
+        for _ in range(3):
+            reactor.advance(1)
+        self.assertEqual(relays.dialling, 0)
+        self.assertEqual({type(front.refusal) for front in fronts[:-1]}, {errors.GatewayTimeout})
+        self.assertTrue(all(dial.given_up for dial in reactor.dials))
 
     def test_an_unknown_mode_is_a_programming_error(self) -> None:
         self.assertRaises(ValueError, RelayRules, mode="tunnel")

@@ -11,18 +11,16 @@ from zope.interface import implementer
 
 from sticky import errors
 from sticky.core.values import ContainerId, DeploymentId, Policy, ServerName, SessionId
-from sticky.isticky import (
+from sticky.iinspection import (
     ContainerLog,
     ContainerView,
-    Credentials,
     DaemonView,
     EndedContainer,
-    Exit,
     IInspection,
     ServerView,
-    SessionStatus,
     SessionView,
 )
+from sticky.isticky import Credentials, Exit, SessionStatus
 
 GAME = ServerName("game")
 BOX = ContainerId("ct-box1")

@@ -18,6 +18,7 @@ from sticky.edge.websocket import WebSocketRelays
 from sticky.isticky import Address, ILease
 
 LIMITS = HeadLimits()
+CONTAINER = ContainerId("ct-0123456789012345678901")
 KEPT = 65_536  #: bytes that a client may send before it is answered
 
 
@@ -25,9 +26,9 @@ KEPT = 65_536  #: bytes that a client may send before it is answered
 class FakeLease:
     """A lease that remembers what was done with it."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, container: ContainerId = CONTAINER) -> None:
         self.session = SessionId("sd-0123456789012345678901")
-        self.container = ContainerId("ct-0123456789012345678901")
+        self.container = container
         self.address = address
         self.holder: Any = None
         self.released = 0

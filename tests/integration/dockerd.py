@@ -54,12 +54,15 @@ class EngineProcess:
         self.name = f"stk{os.getpid() % 100_000}x{self.folder.name[-3:].lower()}"[:15]
         self.image = ""
         self._command = command
+        self._needs = needs
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Raises `CannotRun`."""
         for old in ("engine.sock", "pid", "docker.pid"):
             (self.folder / old).unlink(missing_ok=True)
+        # Of the run before, whose processes are gone: in the new pid namespace its numbers are somebody else's.
+        shutil.rmtree(self.folder / "exec", ignore_errors=True)
         # --kill-child and --pdeathsig: whatever happens to us, nothing of it stays.
         wrap = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private", "--pid", "--fork"]
         wrap += ["--kill-child=KILL", "--mount-proc", "sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh"]
@@ -110,12 +113,9 @@ class EngineProcess:
         """Stop it for good and clean up."""
         self.stop()
         subprocess.run(["ip", "link", "del", self.name], capture_output=True)
-        for folder in (*_CGROUPS.glob(f"{self.name}*"), *_CGROUPS.glob(f"*/{self.name}*")):
-            for path, _, _ in os.walk(folder, topdown=False):
-                try:
-                    os.rmdir(path)
-                except OSError:
-                    pass
+        # Podman's are called by its library; those that are in use by another one cannot be removed.
+        for name in (f"{self.name}*", *(["libpod_parent"] if "podman" in self._needs else [])):
+            _remove_groups(name)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def import_empty_image(self) -> None:
@@ -146,6 +146,16 @@ class EngineProcess:
                 return answer
             except OSError:
                 return b""
+
+
+def _remove_groups(name: str) -> None:
+    """Empty control groups of this name, of whatever version."""
+    for folder in (*_CGROUPS.glob(name), *_CGROUPS.glob(f"*/{name}")):
+        for path, _, _ in os.walk(folder, topdown=False):
+            try:
+                os.rmdir(path)
+            except OSError:
+                pass
 
 
 def _folder(name: str) -> tarfile.TarInfo:

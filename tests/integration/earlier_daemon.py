@@ -30,7 +30,9 @@ PATHS = ("directory", "log", "scratch")
 def written(spec: ContainerSpec) -> bytes:
     """A spec as a line, of those fields that tests use."""
     values = {name: str(getattr(spec, name)) for name in PATHS}
-    values |= {name: getattr(spec, name) for name in ("container", "server", "command", "port", "reports_ready")}
+    values |= {
+        name: getattr(spec, name) for name in ("container", "server", "command", "port", "reports_ready", "options")
+    }
     return json.dumps(values).encode() + b"\n"
 
 
@@ -47,6 +49,7 @@ def understood(line: bytes) -> ContainerSpec:
         scratch=Path(values["scratch"]),
         port=values["port"],
         reports_ready=values["reports_ready"],
+        options=values["options"],
     )
 
 
@@ -58,7 +61,7 @@ def say(container: str, **facts: Any) -> None:
 class Says:
     def ready(self, container: ContainerId, address: Address) -> None:
         assert isinstance(address, TCPAddress)
-        say(container, ready=[address.host, address.port])
+        say(container, ready=[address.host, address.port, address.network])
 
     def exited(self, container: ContainerId, exit: Exit) -> None:
         say(container, exit=exit.message)

@@ -71,7 +71,7 @@ class SurroundingsTests(ProcessTestCase):
         self.addCleanup(os.close, report)
         launch = f"import os, sys; os.dup2({report}, 3); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
         found = subprocess.run(
-            [*PYTHON, launch, "-I", "-S", spawn.__file__, str(os.getpid()), "", "-", "/", *PYTHON, script],
+            [*PYTHON, launch, "-I", "-S", spawn.__file__, str(os.getpid()), "", "-", "/", "", *PYTHON, script],
             pass_fds=[stray, report],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -81,7 +81,7 @@ class SurroundingsTests(ProcessTestCase):
 
     def test_a_launcher_whose_daemon_died_before_it_could_ask_for_the_signal_starts_nothing(self) -> None:
         found = subprocess.run(
-            [*PYTHON[:-1], spawn.__file__, str(os.getppid()), "", "-", "/", "echo", "started"],
+            [*PYTHON[:-1], spawn.__file__, str(os.getppid()), "", "-", "/", "", "echo", "started"],
             capture_output=True,
         )
         self.assertEqual((found.returncode, found.stdout), (127, b""))

@@ -7,6 +7,8 @@ import ssl as ssl_module
 from collections.abc import Callable
 from typing import Any
 
+from twisted.trial.unittest import SkipTest
+
 from sticky.core.values import EndReason
 from sticky.edge.handshake import RelayRules
 from sticky.isticky import TCPAddress
@@ -156,8 +158,6 @@ class OthersTests(RelayCase):
 
     def need(self, *modules: Any) -> None:
         if None in modules:
-            from twisted.trial.unittest import SkipTest
-
             raise SkipTest("websockets or aiohttp is not installed")
 
     async def compare(self, make_server: Any, client: Any) -> None:

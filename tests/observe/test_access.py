@@ -13,7 +13,7 @@ from twisted.logger import LogEvent, LogPublisher, formatEvent
 from twisted.trial.unittest import TestCase
 
 from sticky.observe.access import BATCH, EVENT, AccessLog, AccessRecord
-from sticky.observe.access_forms import FORMS, combined, json_lines
+from sticky.observe.access_forms import FORMS
 from sticky.observe.lines import FLUSH_AFTER, LOOK_EVERY, SAY_EVERY, Lines
 from sticky.observe.watching import WithRequests
 from tests.fakes.routing import TOKEN
@@ -105,7 +105,7 @@ class LineTests(Written):
 class FormTests(Written):
     def test_json_has_every_fact(self) -> None:
         log = self.log("json")
-        block = b"\r\nReferer: https://game.example/?modal_session_token=" + TOKEN + b"&a=1\r\nUSER-AGENT: c\"url\\"
+        block = b"\r\nReferer: https://game.example/?modal_session_token=" + TOKEN + b'&a=1\r\nUSER-AGENT: c"url\\'
         log.write(record(b'/x?a="\\', block))
         log.close()
         (line,) = self.written()
@@ -124,7 +124,9 @@ class FormTests(Written):
         log.write(AccessRecord("", b"GET", b"/", 401, reason="no_credential"))
         log.close()
         found = json.loads(self.written()[0])
-        self.assertEqual([found[name] for name in ("client", "connect", "first_byte", "agent")], ["-", None, None, None])
+        self.assertEqual(
+            [found[name] for name in ("client", "connect", "first_byte", "agent")], ["-", None, None, None]
+        )
 
     def test_combined_is_what_log_readers_know_with_our_facts_behind(self) -> None:
         log = self.log()
@@ -133,15 +135,31 @@ class FormTests(Written):
         self.assertRegex(
             self.written()[0],
             r'^192\.0\.2\.7 - sd-1 \[\d\d/Jan/2027:\d\d:00:00 [+-]\d{4}\] "GET /x\\x22y HTTP/1\.1" 200 128 "/r" "a\\x09b"'
-            r" game ct-1 in=0 queue=0\.000000 connect=0\.001000 first=0\.200000 total=0\.300000 -$",
+            r" game ct-1 in=0 queue=0 connect=0\.001000 first=0\.200000 total=0\.300000 -$",
+        )
+
+    def test_what_a_connections_requests_share_is_made_once(self) -> None:
+        class Fields:
+            shown: str | None = None
+
+        log, fields = self.log(), Fields()
+        for _ in range(2):
+            log.write(record(b"/", b"\r\nUser-Agent: one", keeper=fields))
+            log.close()
+        self.assertEqual(fields.shown, '"-" "one"')
+        fields.shown = '"-" "kept"'
+        log.write(record(b"/", b"\r\nUser-Agent: one", keeper=fields))
+        log.close()
+        self.assertEqual(
+            [line.partition(" 128 ")[2][:12] for line in self.written()], ['"-" "one" ga'] * 2 + ['"-" "kept" g']
         )
 
     @given(st.binary(max_size=60), st.binary(max_size=60).map(lambda value: value.replace(b"\r", b"")))
     def test_no_bytes_of_a_client_break_a_line(self, target: bytes, agent: bytes) -> None:
         log = AccessLog("modal")
-        shown = log.shown(record(target, b"\r\nUser-Agent: " + agent))
-        for form in (combined(), json_lines()):
-            line = form(WALL, record(target), shown)
+        one = record(target, b"\r\nUser-Agent: " + agent)
+        for form in (FORMS["combined"](), FORMS["json"]()):
+            line = form.line(WALL, one, log.redacted(target), form.facts(*log.senders_texts(one)))
             self.assertEqual(line.count("\n"), 1)
             self.assertTrue(line.isascii())
         json.loads(line)

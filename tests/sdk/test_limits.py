@@ -7,7 +7,8 @@ from enum import Enum
 from twisted.trial.unittest import TestCase
 
 from sticky.config.kinds import Flag, OneOf, Seconds, Whole
-from sticky.config.table import COMING, SERVER
+from sticky.config.subtables import Number
+from sticky.config.table import COMING, ISOLATION, RLIMITS, SERVER
 from sticky.sdk import limits
 
 ROWS = {setting.name: setting.kind for setting in SERVER}
@@ -20,7 +21,7 @@ class SameAsConfigurationTests(TestCase):
             if key in COMING:
                 continue
             kind = ROWS[key]
-            assert isinstance(kind, Whole | Seconds), key
+            assert isinstance(kind, Whole | Seconds | Number), key
             self.assertEqual((kind.low, kind.high), (allowed.low, allowed.high), key)
             self.assertEqual(isinstance(kind, Whole), allowed.whole, key)
             compared += 1
@@ -34,6 +35,10 @@ class SameAsConfigurationTests(TestCase):
             assert isinstance(kind, OneOf), key
             plain = [choice.value if isinstance(choice, Enum) else choice for choice in kind.choices]
             self.assertEqual(sorted(map(str, plain)), sorted(map(str, choices)), key)
+
+    def test_tables(self) -> None:
+        self.assertEqual({row.name for row in ISOLATION}, set(limits.ISOLATION))
+        self.assertEqual({row.name for row in RLIMITS}, set(limits.RLIMITS))
 
     def test_every_setting_of_a_server_can_be_declared(self) -> None:
         import inspect

@@ -123,14 +123,14 @@ class DockerBackend:
         self._sweeping = True
         found: set[ContainerId] = set()
         for dock in self._docks.values():
-            dock.sweeping = True
+            dock.kept, dock.sweeping = frozenset(known), True
             dock.open()
             try:
                 listed = dock.inventory_now(self._ask)
             except EngineError as error:
                 self._log.warn("Containers of an earlier daemon are not known yet: {problem}", problem=str(error))
                 continue
-            found |= dock.sweep([one for one in listed if one.container not in known])
+            found |= dock.sweep(listed)
         return frozenset(found)
 
     async def inventory(self) -> Sequence[Found]:

@@ -1,7 +1,5 @@
 """One container on an Engine: its states, from the creation to the last word. Must not know other containers.
 
-    CREATING -> STARTING -> READY -> ENDING -> GONE        forward only; from any of them to ENDING
-
 What the Engine says about a container is always asked for (an inspection), never concluded from an event: events only say
 that it is time to ask, and may be doubled, late or missing.
 """
@@ -9,7 +7,6 @@ that it is time to ask, and may be doubled, late or missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from enum import Enum
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
@@ -18,9 +15,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from sticky.containers import logs
 from sticky.containers.docker import recipe
 from sticky.containers.docker.faults import EngineError, EngineRefused, EngineUnreachable
 from sticky.containers.docker.launch import LaunchFailed, Unwanted, Yard, launch
+from sticky.containers.docker.life import TRANSITIONS, Input, State
 from sticky.containers.docker.output import Copying, last_lines
 from sticky.containers.docker.recipe import DockerOptions, Network
 from sticky.containers.docker.verdicts import End, running, verdict
@@ -39,31 +38,6 @@ REPEAT_TERM = 0.5  # seconds
 PATIENCE = 10.0
 
 
-class State(Enum):
-    CREATING = "creating"  # the Engine is asked to create and start it
-    STARTING = "starting"  # it runs, as far as we know; not ready
-    READY = "ready"  # said so to the listener
-    ENDING = "ending"  # it ended, or never ran: its last words are collected
-    GONE = "gone"  # said so to the listener
-
-
-class Input(Enum):
-    STARTED = "started"  # the Engine has started it
-    ANSWERED = "answered"  # it is ready
-    ENDED = "ended"  # it does not run any more, or will never run
-    TOLD = "told"  # all is known that can be known
-
-
-TRANSITIONS = {
-    (State.CREATING, Input.STARTED): State.STARTING,
-    (State.CREATING, Input.ENDED): State.ENDING,
-    (State.STARTING, Input.ANSWERED): State.READY,
-    (State.STARTING, Input.ENDED): State.ENDING,
-    (State.READY, Input.ENDED): State.ENDING,
-    (State.ENDING, Input.TOLD): State.GONE,
-}
-
-
 class Quay(Yard, Protocol):
     """What a container asks of the dock where it lies. See `dock.Dock`."""
 
@@ -72,6 +46,7 @@ class Quay(Yard, Protocol):
 
     def copying(self, spec: ContainerSpec) -> Copying: ...
     def gone(self, container: DockerContainer) -> None: ...
+    def work(self, under_way: Deferred[None], *, patient: bool = False) -> None: ...
 
 
 @implementer(IContainer)
@@ -89,6 +64,7 @@ class DockerContainer:
         self._reactor = quay.reactor
         self._state = State.CREATING
         self._wanted: int | None = None  # the strongest signal that was asked for
+        self._delivered: int | None = None  # the last signal that the Engine took
         self._told_status: int | None = None  # by the event of its death
         self._copying = quay.copying(spec)
         self._knocker = Knocker()
@@ -98,6 +74,7 @@ class DockerContainer:
         self._look_again = False
         self._timers: set[IDelayedCall] = set()
         self._impatient = False
+        self._left = False  # nobody listens any more
         self._log = Logger(namespace="sticky.containers")
 
     def __repr__(self) -> str:
@@ -129,7 +106,7 @@ class DockerContainer:
 
     def begin(self) -> None:
         """Create and start it."""
-        self._run(self._bring_up())
+        self._run(self._bring_up(), patient=True)
 
     def take_up(self, address: Address | None, since: float) -> None:
         """An earlier daemon started it, perhaps: go on from there. It was ready on the address, if there is one.
@@ -155,6 +132,7 @@ class DockerContainer:
 
     def leave(self) -> None:
         """The backend stops: watch it no more. Nothing is told any more."""
+        self._left = True
         self._drop_timers()
         self._unwatch()
         self._copying.stop()
@@ -171,6 +149,8 @@ class DockerContainer:
             number = self._wanted or SIGKILL
             self._end(Exit("killed", None, number, (), f"ended by {_NAMES[number]} before it was started"))
             return
+        if self._left:
+            return  # the next daemon finds it
         if self._state is not State.CREATING:  # we gave up meanwhile
             self._quay.remove(launched.engine_id)
             self._quay.release_port(launched.port)
@@ -197,9 +177,9 @@ class DockerContainer:
                 return
             found = {}
         except EngineError:
-            found = {}
+            found = {}  # it is asked again
         state = found.get("State")
-        if not isinstance(state, Mapping):
+        if state is None:
             self._later(ASK_AGAIN, lambda: self._run(self._resume(since)))
         elif state.get("Status") == "created":
             self._end(Exit("failed", None, None, (), "it was created and never started"))
@@ -213,7 +193,8 @@ class DockerContainer:
 
     async def _attend(self, since: float | None) -> None:
         """It runs: copy what it says, and see when it is ready."""
-        assert self.engine_id is not None
+        if self.engine_id is None or self._left or self._state not in (State.STARTING, State.READY):
+            return
         try:
             self._copying.start(self.engine_id, since)
         except OSError as error:
@@ -228,14 +209,17 @@ class DockerContainer:
     async def _first_process(self) -> int | None:
         try:
             found = await self._inspection()
-            pid = found["State"]["Pid"]
-        except (EngineError, KeyError, TypeError):
+            pid = found["State"].get("Pid")
+        except EngineError:
             return None
         return pid if isinstance(pid, int) and pid > 0 else None
 
     async def _inspection(self) -> Mapping[str, Any]:
+        """Raises `EngineError`. Its `State` is a mapping."""
         found = await self._quay.engine.request("GET", f"/containers/{self.engine_id}/json")
-        return found if isinstance(found, Mapping) else {}
+        if not isinstance(found, Mapping) or not isinstance(found.get("State"), Mapping):
+            raise EngineError("the container engine tells no state")
+        return found
 
     def _answered(self, address: Address) -> None:
         self._step(Input.ANSWERED)
@@ -266,12 +250,19 @@ class DockerContainer:
             if not error.not_found and error.status != 409:  # gone, or not running
                 self._log.warn("Container {container}: {problem}", container=self.id, problem=str(error))
             self.notice()
+            return
         except EngineError:
-            return  # when it is back we look, and send what was wanted
+            return  # when it is back, what was wanted is sent
+        self._delivered = number
         if number == SIGTERM and again and self._state is State.STARTING:
             # A container's first process loses signals until it has said that it wants them, which for the Engine's
             # init is a millisecond after its start.
             self._later(REPEAT_TERM, self._repeat)
+
+    def insist(self) -> None:
+        """The Engine may not have heard of the last signal: send it once more, if so."""
+        if self._wanted not in (None, self._delivered) and self._state in (State.STARTING, State.READY):
+            self._run(self._send(self._wanted or SIGKILL))
 
     def _repeat(self) -> None:
         if self._state is State.STARTING and self._wanted == SIGTERM:
@@ -292,8 +283,8 @@ class DockerContainer:
             state = (await self._inspection())["State"]
             if not running(state):
                 self._finish(End.of(state))
-            elif self._wanted == SIGKILL:
-                self._run(self._send(SIGKILL))
+            elif self._wanted not in (None, self._delivered):
+                self._later(ASK_AGAIN, self.insist)
         except EngineRefused as error:
             if error.not_found:
                 self._finish(None)
@@ -301,7 +292,7 @@ class DockerContainer:
                 self._later(ASK_AGAIN, self.notice)
         except EngineUnreachable:
             pass  # its dock gives notice again when the Engine is back
-        except (EngineError, KeyError, TypeError):
+        except EngineError:
             self._later(ASK_AGAIN, self.notice)
         finally:
             self._looking = False
@@ -310,18 +301,19 @@ class DockerContainer:
             self.notice()
 
     def _finish(self, end: End | None) -> None:
-        if self._state in (State.STARTING, State.READY):
+        if not self._left and self._state in (State.STARTING, State.READY):
             self._unwatch()
             self._step(Input.ENDED)
             self._run(self._wind_up(end))
 
     async def _wind_up(self, end: End | None) -> None:
         lines: tuple[str, ...] = ()
+        # Before the last lines are asked for: Podman tells an end before it has noted the last output.
+        await self._copying.end(LAST_WORDS)
         if end is not None:
             lines = await self._last_lines()
         elif self._told_status is not None:
             end = End(self._told_status)
-        await self._copying.end(LAST_WORDS)
         if end is None:
             outcome = Exit("killed", None, None, (), "the container engine does not have it any more")
         else:
@@ -329,21 +321,24 @@ class DockerContainer:
         self._tell(outcome)
 
     async def _last_lines(self) -> tuple[str, ...]:
-        params = {"stdout": "1", "stderr": "1", "tail": "20"}
+        params = {"stdout": "1", "stderr": "1", "tail": str(logs.LINES)}
         try:
-            return last_lines(await self._quay.engine.raw("GET", f"/containers/{self.engine_id}/logs", params, 5.0))
+            found = last_lines(await self._quay.engine.raw("GET", f"/containers/{self.engine_id}/logs", params, 5.0))
         except EngineError as error:
             self._log.debug("No last lines of container {container}: {problem}", container=self.id, problem=str(error))
-            return ()
+            found = ()
+        return found or logs.last_lines(self.spec.log)
 
     def _end(self, outcome: Exit) -> None:
         """It ended without running, or without our knowing how."""
-        if self._state in (State.CREATING, State.STARTING, State.READY):
+        if not self._left and self._state in (State.CREATING, State.STARTING, State.READY):
             self._unwatch()
             self._step(Input.ENDED)
             self._tell(outcome)
 
     def _tell(self, outcome: Exit) -> None:
+        if self._left:
+            return
         self._step(Input.TOLD)
         self._drop_timers()
         self._copying.stop()
@@ -360,6 +355,9 @@ class DockerContainer:
         self._state = TRANSITIONS[self._state, event]
 
     def _later(self, seconds: float, call: Callable[[], object]) -> None:
+        if self._left or self._state is State.GONE:
+            return
+
         def due() -> None:
             self._timers.discard(timer)
             call()
@@ -372,8 +370,8 @@ class DockerContainer:
         for timer in timers:
             timer.cancel()
 
-    def _run(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
-        Deferred.fromCoroutine(work).addErrback(self._unforeseen)
+    def _run(self, work: Coroutine[Deferred[Any], Any, None], *, patient: bool = False) -> None:
+        self._quay.work(Deferred.fromCoroutine(work).addErrback(self._unforeseen), patient=patient)
 
     def _unforeseen(self, failure: Failure) -> None:
         self._log.failure("Container {container}", failure, container=self.id)

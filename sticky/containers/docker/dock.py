@@ -33,7 +33,7 @@ from sticky.isticky import Address, ContainerSpec, TCPAddress
 
 PULL_TIMEOUT = 1800.0  #: seconds
 REMOVE_TIMEOUT = 60.0
-LAST_REMOVALS = 5.0  #: seconds that removals may still take when we stop
+LAST_WORKS = 5.0  #: seconds that launches and removals may still take when we stop
 LOOK_AGAIN = 1.0  #: seconds after a list that could not be had
 _ENDED = frozenset({"die", "died", "stop", "destroy", "remove", "oom"})  # Podman says some of them in its own words
 
@@ -70,14 +70,17 @@ class Dock:
         self.reactor = reactor
         self.engine = engine
         self.label = label
+        self.kept: frozenset[ContainerId] = frozenset()  #: what somebody else knows
         self.sweeping = False  #: whether what nobody knows is a leftover: not before all that can be were adopted
         self.containers: dict[ContainerId, DockerContainer] = {}
         self._ports = ports
         self._copying = copying
         self._forgotten = forgotten
         self._fixed: dict[int, ContainerId] = {}  # ports of the machine that programs insist on
-        self._removals: set[Deferred[None]] = set()
+        self._patient: set[Deferred[None]] = set()  # removals and launches: a stop waits for them a little
+        self._works: set[Deferred[None]] = set()
         self._pulls: dict[str, list[Deferred[None]]] = {}
+        self._closed = False
         self._timer: IDelayedCall | None = None
         self._events = Events(reactor, engine, f"{recipe.HOME}={label}", self._opened, self._heard)
         self._log = Logger(namespace="sticky.containers")
@@ -87,23 +90,26 @@ class Dock:
         self._events.start()
 
     def close(self) -> Deferred[None]:
-        """Listen no more; fires when what is being removed is gone, or its time is up."""
+        """Listen no more; fires when what is under way is done, or its time is up. Containers that run go on."""
+        self._closed = True
         self._events.stop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for container in list(self.containers.values()):
             container.leave()
-        if not self._removals:
+        for work in list(self._works):
+            work.cancel()
+        rest = [*self._works, *self._patient]
+        if not rest:
             return succeed(None)
-        rest = DeferredList(list(self._removals))
-        late = self.reactor.callLater(LAST_REMOVALS, self._cancel_removals)
+        late = self.reactor.callLater(LAST_WORKS, self._lose_patience)
 
         def over(_: object) -> None:
             if late.active():
                 late.cancel()
 
-        return rest.addCallback(over)
+        return DeferredList(rest).addCallback(over)
 
     def add(self, container: DockerContainer) -> None:
         """One more container lies here."""
@@ -119,7 +125,7 @@ class Dock:
 
     def sweep(self, found: Sequence[Found]) -> frozenset[ContainerId]:
         """Remove those of an inventory that nobody knows; which they are."""
-        left = [one for one in found if one.container not in self.containers]
+        left = [one for one in found if one.container not in self.containers and one.container not in self.kept]
         for one in left:
             self._log.info(
                 "Removing container {container} of Server {server}, which an earlier daemon left",
@@ -149,6 +155,16 @@ class Dock:
         self._fixed.pop(port, None)
         self._ports.release(port)
 
+    def work(self, under_way: Deferred[None], *, patient: bool = False) -> None:
+        """Something that is done for a container. When we stop it is cancelled; `patient`: only after some seconds."""
+        works = self._patient if patient else self._works
+        works.add(under_way)
+
+        def done(_: object) -> None:
+            works.discard(under_way)
+
+        under_way.addBoth(done)
+
     def gone(self, container: DockerContainer) -> None:
         """It has told its end."""
         self.containers.pop(container.id, None)
@@ -157,14 +173,12 @@ class Dock:
         self._forgotten(container)
 
     def remove(self, engine_id: str) -> None:
-        """Have the Engine forget it (an id or a name), in the background; it is killed if it still runs."""
-        removal: Deferred[None] = Deferred.fromCoroutine(self._remove(engine_id))
-        self._removals.add(removal)
+        """Have the Engine forget it (an id or a name), in the background; it is killed if it still runs.
 
-        def done(_: object) -> None:
-            self._removals.discard(removal)
-
-        removal.addBoth(done)
+        Once we stop this is left to the next daemon.
+        """
+        if not self._closed:
+            self.work(Deferred.fromCoroutine(self._remove(engine_id)), patient=True)
 
     def remove_all(self) -> None:
         """Have the Engine kill and forget everything that lies here."""
@@ -242,9 +256,9 @@ class Dock:
                 "Container {id} is removed when the engine is back: {problem}", id=engine_id[:12], problem=str(error)
             )
 
-    def _cancel_removals(self) -> None:
-        for removal in list(self._removals):
-            removal.cancel()
+    def _lose_patience(self) -> None:
+        for work in list(self._patient):
+            work.cancel()
 
     def _heard(self, action: str, engine_id: str, attributes: Mapping[str, Any]) -> None:
         if action not in _ENDED:
@@ -259,8 +273,10 @@ class Dock:
 
     def _opened(self) -> None:
         if self._timer is None:
-            Deferred.fromCoroutine(self._compare()).addErrback(
-                lambda failure: self._log.failure("Comparing with the engine's list", failure)
+            self.work(
+                Deferred.fromCoroutine(self._compare()).addErrback(
+                    lambda failure: self._log.failure("Comparing with the engine's list", failure)
+                )
             )
 
     def _compare_later(self) -> None:
@@ -278,4 +294,5 @@ class Dock:
         if self.sweeping:
             self.sweep(listed)
         for container in list(self.containers.values()):
+            container.insist()
             container.notice()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from treq.client import HTTPClient
-from twisted.internet.defer import CancelledError, Deferred, TimeoutError
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import UNIXClientEndpoint
 from twisted.internet.error import ConnectError
 from twisted.internet.interfaces import IReactorTime, IReactorUNIX
@@ -146,12 +146,12 @@ class Engine:
 
     async def _bounded(self, method: str, path: str, params: Mapping[str, str], body: object, timeout: float) -> bytes:
         asking: Deferred[bytes] = Deferred.fromCoroutine(self._exchange(method, path, params, body))
-        asking.addTimeout(timeout, self._reactor)
-        try:
-            return await asking
-        except TimeoutError:
-            problem = f"did not answer {method} {path} within {timeout:g} seconds"
-            raise EngineUnreachable(self.socket, problem) from None
+
+        def late(_: object, seconds: float) -> bytes:
+            # Whatever the cancelled request has made of it.
+            raise EngineUnreachable(self.socket, f"did not answer {method} {path} within {seconds:g} seconds")
+
+        return await asking.addTimeout(timeout, self._reactor, late)
 
     async def _exchange(self, method: str, path: str, params: Mapping[str, str], body: object) -> bytes:
         response = await self._answer(method, path, params, body)

@@ -22,6 +22,7 @@ from sticky.isticky import ContainerSpec
 RATE = 8 << 20  #: bytes copied in one PERIOD at most
 PERIOD = 1.0  #: seconds
 PAUSE = 0.5  #: seconds until a torn copy is taken up again
+REFUSALS = 3  #: times that an Engine's internal error is not believed
 _ASKED_FOR = {"stdout": "1", "stderr": "1"}
 
 
@@ -45,6 +46,7 @@ class Copying:
         self._period_began = 0.0
         self._in_period = 0
         self._written = 0  # since the file was last looked at
+        self._refusals = 0
         self._done = False
         self._waiting: list[Deferred[None]] = []
         self._log = Logger(namespace="sticky.containers")
@@ -144,6 +146,10 @@ class Copying:
 
     def _closed(self, error: EngineError | None) -> None:
         self._stream = None
+        if isinstance(error, EngineRefused) and error.status == 500 and self._refusals < REFUSALS:
+            self._refusals += 1  # Podman refuses everything for a moment while a container changes its state
+            self._again()
+            return
         if isinstance(error, EngineRefused) and not error.not_found:
             self._log.warn(
                 "The output of container {container} is not copied: {problem}",

@@ -1,0 +1,3 @@
+from sticky.edge.plain import PurePlain
+
+class CompiledPlain(PurePlain): ...

@@ -1,0 +1,287 @@
+"""Plain heads, which nearly all are, read and made ready to be passed on in one go: half the cost of reading them piece by piece.
+
+What is plain here is exactly what `parsing`, `credentials` and `wire` make of it; everything else, every fault included, is
+"not plain" and left to them. They are the reference: property tests hold these readers, and their compiled twin, to them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Protocol
+
+import attrs
+
+from sticky.edge.credentials import Credential, Source
+from sticky.edge.grammar import FIELDS, HOST, LENGTH, Framing, HeadLimits
+from sticky.edge.parsing import RequestHead
+from sticky.edge.wire import Names, strip_query_token
+
+
+@attrs.define(eq=False, repr=False)
+class PlainFields:
+    """The field lines of a plain request: all of it but method and target, and all that is made of them.
+
+    A client's next request often has the same ones: a connection keeps its last, so that they need not be read again.
+    """
+
+    tail: bytes  #: as they came, CRLF in front, the empty line behind
+    block: bytes  #: without that line
+    host: bytes
+    framing: Framing
+    length: int
+    keep_alive: bool
+    credential: Credential | None  #: in a header or in the secure cookie
+    outgoing: bytes  #: for the container: without credential and hop-by-hop fields
+    session: str = ""  #: whose `ready` it is
+    ready: bytes = b""  #: all that follows the request line to the container, for that session
+    shown: str | None = None  #: for whoever logs: what is made of referrer and agent there
+
+
+@attrs.define(repr=False)
+class PlainHead(RequestHead):
+    """A plain request's head."""
+
+    plain: PlainFields = attrs.field(eq=False)
+
+
+class PlainAnswer(NamedTuple):
+    """A response's head that may go to an HTTP/1.1 client as it is."""
+
+    status: int
+    end: int  #: where the head ends
+    length: int  #: of its body, which ends there
+
+
+class Reader(Protocol):
+    """Reads what is plain. One for an edge; it remembers nothing but how names are spelled."""
+
+    def request(self, buffer: bytes, last: PlainFields | None) -> tuple[PlainHead, int] | None:
+        """The head that the buffer begins with and its size; None: not plain, or not complete.
+
+        `last`: the fields of the connection's last plain request.
+        """
+
+    def answer(self, buffer: bytes) -> PlainAnswer | None:
+        """The head that the buffer begins with; None: not plain, not complete, or not of a body of known length."""
+
+
+# What a field's name means to a plain request. 0 is a field that passes.
+_HOST, _COOKIE, _CONNECTION, _LENGTH, _BEARER, _AUTHORIZATION, _ODD = range(1, 8)
+
+# Framing, hop-by-hop fields, and what proxies and handshakes say: rarely there, and then for the reference.
+_ODD_NAMES = frozenset(
+    {b"expect", b"forwarded", b"http2-settings", b"keep-alive", b"te", b"transfer-encoding", b"upgrade"}
+)
+_ODD_PREFIXES = (b"proxy-", b"sec-websocket-", b"x-forwarded-")
+_KNOWN_NAMES = 4096  #: spellings of names remembered
+
+_LINE = re.compile(rb"(GET|POST|HEAD|PUT|PATCH|DELETE|OPTIONS) (/[!\"$-~]*+) HTTP/1\.1")
+_FIELDS = re.compile(FIELDS + rb"\r\n\r\n")
+_PLAIN_TOKEN = re.compile(rb"[!#-:<-~]*")
+_PROXY_BEARER = re.compile(rb"[ \t]*bearer[ \t]+wk-", re.IGNORECASE)
+
+
+class Meanings(dict[bytes, int]):
+    """The meaning of every spelling of a field's name."""
+
+    def __init__(self, names: Names) -> None:
+        self._plain = {
+            b"host": _HOST,
+            b"cookie": _COOKIE,
+            b"connection": _CONNECTION,
+            b"content-length": _LENGTH,
+            names.authorization: _BEARER,
+            b"authorization": _AUTHORIZATION,
+        }
+        self._odd = _ODD_NAMES | {*self._plain, names.key, names.secret}
+        self._odd_prefixes = (*_ODD_PREFIXES, names.server_prefix)
+
+    def __missing__(self, name: bytes) -> int:
+        lower = name.lower()
+        meaning = self._plain.get(lower)
+        if meaning is None:
+            lower = lower.replace(b"_", b"-")
+            meaning = _ODD if lower in self._odd or lower.startswith(self._odd_prefixes) else 0
+        if len(self) >= _KNOWN_NAMES:
+            self.clear()
+        self[name] = meaning
+        return meaning
+
+
+# 204, 205, 304 and 1xx have rules of their own.
+_ANSWER = re.compile(
+    rb"HTTP/1\.1 (2(?!0[45])[0-9]{2}|3(?!04)[0-9]{2}|[4-9][0-9]{2}) [\t -~\x80-\xff]*+(" + FIELDS + rb")\r\n\r\n"
+)
+_ANSWER_ODD = frozenset({b"transfer-encoding", b"connection", b"keep-alive", b"proxy-connection", b"upgrade", b"te"})
+
+
+class AnswerMeanings(dict[bytes, int]):
+    """The meaning of every spelling of a field's name in an answer."""
+
+    def __missing__(self, name: bytes) -> int:
+        lower = name.lower()
+        meaning = _LENGTH if lower == b"content-length" else _ODD if lower in _ANSWER_ODD else 0
+        if len(self) >= _KNOWN_NAMES:
+            self.clear()
+        self[name] = meaning
+        return meaning
+
+
+class PurePlain:
+    """The reader in Python: one regular expression for the grammar, one look at each field's name."""
+
+    def __init__(self, names: Names, limits: HeadLimits) -> None:
+        self._names = names
+        self._limits = limits
+        self._meanings = Meanings(names)
+        self._answer_meanings = AnswerMeanings()
+        self._subprotocol = names.subprotocol
+        self._query = names.query
+        self._cookie = names.cookie + b"="
+        self._cookie_name = names.insecure_cookie
+
+    def request(self, buffer: bytes, last: PlainFields | None) -> tuple[PlainHead, int] | None:
+        """See `Reader`."""
+        at = buffer.find(b"\r\n")
+        if last is not None and buffer.startswith(last.tail, at):
+            fields: PlainFields | None = last
+            end = at + len(last.tail)
+        else:
+            end = buffer.find(b"\r\n\r\n", at) + 4
+            fields = self._fields(buffer[at:end]) if at >= 0 and end > 3 else None
+        match = _LINE.fullmatch(buffer, 0, at)
+        if fields is None or match is None:
+            return None
+        method, target = match.groups()
+        limits = self._limits
+        if (
+            end > limits.head
+            or at > limits.target + 10
+            or self._query in target
+            or (b"%" in target and b"?" in target and strip_query_token(target, self._names) != target)
+        ):
+            return None
+        return (
+            PlainHead(
+                method,
+                target,
+                1,
+                fields.host,
+                fields.framing,
+                fields.length,
+                fields.keep_alive,
+                False,
+                False,
+                False,
+                (),
+                fields.block,
+                fields,
+            ),
+            end,
+        )
+
+    def _fields(self, tail: bytes) -> PlainFields | None:
+        if _FIELDS.fullmatch(tail) is None:
+            return None
+        block = tail[:-4]
+        lines = block.split(b"\r\n")
+        if len(lines) - 1 > self._limits.fields:
+            return None
+        host = token = bearer = connection = length = None
+        dropped: list[int] = []
+        meanings = self._meanings
+        for nth, line in enumerate(lines):
+            colon = line.find(b":")
+            meaning = meanings[line[:colon]]
+            if not meaning:
+                continue
+            value = line[colon + 1 :].strip(b" \t")
+            if meaning == _HOST and host is None:
+                if HOST.fullmatch(value) is None:
+                    return None
+                host = value
+            elif meaning == _COOKIE:
+                if self._cookie_name in value:
+                    if token is not None:
+                        return None
+                    found = self._own_cookie(value)
+                    if found is None:
+                        return None
+                    token, kept = found
+                    if kept:
+                        lines[nth] = line[: colon + 1] + b" " + kept
+                    else:
+                        dropped.append(nth)
+            elif meaning == _CONNECTION and connection is None:
+                connection = value.lower()
+                if connection != b"keep-alive" and connection != b"close":
+                    return None
+                dropped.append(nth)
+            elif meaning == _LENGTH and length is None:
+                if LENGTH.fullmatch(value) is None:
+                    return None
+                length = value
+            elif meaning == _BEARER and bearer is None:
+                bearer = value[7:].lstrip(b" ")
+                if value[:7].lower() != b"bearer " or _PLAIN_TOKEN.fullmatch(bearer) is None:
+                    return None
+                dropped.append(nth)
+            elif meaning != _AUTHORIZATION or _PROXY_BEARER.match(value) is not None:
+                return None
+        if host is None:
+            return None
+        for nth in reversed(dropped):
+            del lines[nth]
+        outgoing = b"\r\n".join(lines)
+        if self._subprotocol in outgoing or self._query in outgoing:
+            return None
+        if bearer is not None:
+            credential = Credential(Source.HEADER, bearer)
+        else:
+            credential = None if token is None else Credential(Source.COOKIE, token)
+        return PlainFields(
+            tail,
+            block,
+            host,
+            Framing.NONE if length is None else Framing.LENGTH,
+            0 if length is None else int(length),
+            connection != b"close",
+            credential,
+            outgoing,
+        )
+
+    def _own_cookie(self, value: bytes) -> tuple[bytes, bytes] | None:
+        """Our token in a Cookie's value, and the value without it."""
+        before, found, after = value.partition(self._cookie)
+        if not found or (before and before.rstrip(b" \t")[-1:] != b";") or self._cookie_name in before:
+            return None
+        token, semicolon, rest = after.partition(b";")
+        token = token.rstrip(b" \t")
+        if _PLAIN_TOKEN.fullmatch(token) is None:
+            return None
+        kept = before.rstrip(b" \t")[:-1] + semicolon + rest if before else rest
+        return token, kept.strip(b" \t")
+
+    def answer(self, buffer: bytes) -> PlainAnswer | None:
+        """See `Reader`."""
+        match = _ANSWER.match(buffer)
+        if match is None:
+            return None
+        status, block = match.groups()
+        end = match.end()
+        lines = block.split(b"\r\n")
+        limits = self._limits
+        if end > limits.head or len(lines) - 1 > limits.fields:
+            return None
+        length = None
+        meanings = self._answer_meanings
+        for line in lines:
+            colon = line.find(b":")
+            meaning = meanings[line[:colon]]
+            if meaning:
+                if meaning == _ODD or length is not None:
+                    return None
+                length = line[colon + 1 :].strip(b" \t")
+                if LENGTH.fullmatch(length) is None:
+                    return None
+        return None if length is None else PlainAnswer(int(status), end, int(length))

@@ -1,0 +1,245 @@
+"""What the commands about Servers, containers and sessions ask of a daemon, and what they show."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+from unittest.mock import patch
+
+from sticky.admin.bodies import session as session_body
+from tests.cli.daemon import TOKEN, CommandCase, Reply
+from tests.fakes.inspection import session
+
+
+class DaemonCase(CommandCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.listen()
+        self.replies["GET /v1/containers"] = Reply(self.containers())
+
+    def sessions(self, *numbers: int, after: str | None = None) -> Reply:
+        return Reply({"sessions": [session_body(session(number)) for number in numbers], "next": after})
+
+
+class StatusTests(DaemonCase):
+    def test_servers_and_containers_in_tables(self) -> None:
+        lines = self.sticky("status").splitlines()
+        self.assertIn("sticky 9.9  pid 42  up 1m 2s  http://127.0.0.1:8080", lines[0])
+        self.assertEqual(lines[2].split("  ")[0], "SERVER")
+        for part in ("game", "1 of 8", "3", "1 (0.1s)", "5", "http://127.0.0.1:8080"):
+            self.assertIn(part, lines[3])
+        self.assertIn("ct-box1    game    ready", lines[6])
+
+    def test_why_a_container_failed(self) -> None:
+        said = self.sticky("status")
+        self.assertIn("game: ct-old failed 3.2s ago: exited with 1\n    boom", said)
+
+    def test_what_a_container_wrote_cannot_play_with_the_terminal(self) -> None:
+        status = self.status()
+        status["servers"][0]["ended"][0]["last_lines"] = ["\x1b[31mred\x07"]
+        self.replies["GET /v1/status"] = Reply(status)
+        self.assertNotIn("\x1b", self.sticky("status"))
+
+    def test_when_starts_are_refused(self) -> None:
+        status = self.status()
+        status["servers"][0]["failures"] = {"in_a_row": 3, "next_attempt_in": 4.5, "refusing_starts": True}
+        self.replies["GET /v1/status"] = Reply(status)
+        self.assertIn(
+            "game: a container failed to start 3 times in a row; session starts are refused (containers_failing);"
+            " next attempt in 4.5s",
+            self.sticky("status"),
+        )
+
+    def test_json(self) -> None:
+        self.assertEqual(json.loads(self.sticky("status", "--json")), self.status())
+
+
+class ContainersTests(DaemonCase):
+    def test_list(self) -> None:
+        self.assertNotIn("ct-old", self.sticky("containers", "list"))
+        said = self.sticky("containers", "list", "--all", "--server", "game")
+        self.assertRegex(said, r"ct-old +game +failed +3.2s ago +exited with 1")
+        self.assertEqual(self.calls()[-1], "GET /v1/containers?server=game")
+
+    def test_show_a_live_one_with_its_sessions(self) -> None:
+        self.replies["GET /v1/sessions"] = self.sessions(1)
+        said = self.sticky("containers", "show", "ct-box")
+        for part in ("state       ready", "process     77", "sessions    3 of 7", "    sd-001  active  0 in flight"):
+            self.assertIn(part, said)
+
+    def test_show_one_that_has_ended(self) -> None:
+        said = self.sticky("containers", "show", "ct-old")
+        self.assertIn("how        exited with 1\n    boom", said)
+        self.assertEqual(json.loads(self.sticky("containers", "show", "ct-old", "--json"))["status"], 1)
+
+    def test_show_none_or_several(self) -> None:
+        self.assertIn("there is no container 'ct-x'", self.complaint("containers", "show", "ct-x", status=4))
+        self.assertIn("several containers begin with 'ct-'", self.complaint("containers", "show", "ct-", status=2))
+
+    def test_stop(self) -> None:
+        self.replies["POST /v1/containers/ct-box1/stop"] = Reply(
+            {**self.containers()["containers"][0], "state": "draining"}
+        )
+        self.assertEqual(self.sticky("containers", "stop", "ct-box1"), "")
+        self.assertEqual(self.captured.err, "sticky: ct-box1 of game is draining, with 3 sessions\n")
+
+
+class SessionsTests(DaemonCase):
+    def test_list_reads_all_pages(self) -> None:
+        self.replies["GET /v1/sessions?limit=500"] = self.sessions(0, 1, after="sd-001")
+        self.replies["GET /v1/sessions?after=sd-001&limit=500"] = self.sessions(2)
+        said = self.sticky("sessions", "list")
+        self.assertEqual([line[:6] for line in said.splitlines()[1:]], ["sd-000", "sd-001", "sd-002"])
+        self.assertRegex(said, r"sd-000 +game +ct-box1 +active +dev +0.5s +0 +10m\n")
+
+    def test_list_with_a_limit_says_that_there_are_more(self) -> None:
+        self.replies["GET /v1/sessions"] = self.sessions(0, 1, after="sd-001")
+        self.sticky("sessions", "list", "--limit", "2", "--owner", "dev")
+        self.assertEqual(self.calls(), ["GET /v1/sessions?owner=dev&limit=2"])
+        self.assertIn("there are more", self.captured.err)
+        found = json.loads(self.sticky("sessions", "list", "--limit", "2", "--json"))
+        self.assertEqual((len(found["sessions"]), found["next"]), (2, "sd-001"))
+
+    def test_show_and_extend(self) -> None:
+        self.replies["GET /v1/sessions/sd-001"] = Reply(session_body(session(1)))
+        self.replies["POST /v1/sessions/sd-001/extend"] = Reply(session_body(session(1)))
+        for verb in ("show", "extend"):
+            said = self.sticky("sessions", verb, "sd-001")
+            self.assertIn("ends in            10m", said)
+            self.assertEqual(json.loads(self.sticky("sessions", verb, "sd-001", "--json"))["id"], "sd-001")
+
+    def test_a_session_in_use_does_not_end_by_time(self) -> None:
+        body = {**session_body(session(1)), "idle_left": None, "state": "draining", "reason": "terminated"}
+        self.replies["GET /v1/sessions/sd-001"] = Reply(body)
+        said = self.sticky("sessions", "show", "sd-001")
+        self.assertIn("ends in            in use", said)
+        self.assertIn("state              draining (terminated)", said)
+
+    def test_start_prints_the_token_alone_on_stdout(self) -> None:
+        self.replies["POST /v1/sessions"] = Reply(self.credentials())
+        self.assertEqual(self.sticky("sessions", "start", "--idle-timeout", "600"), f"{TOKEN}\n")
+        self.assertNotIn(TOKEN, self.captured.err)
+        self.assertEqual(self.asked[-1], ("POST /v1/sessions", {"server": "game", "idle_timeout": 600}))
+        self.assertEqual(json.loads(self.sticky("sessions", "start", "game", "--json"))["token"], TOKEN)
+
+    def test_start_on_an_unknown_server_names_those_there_are(self) -> None:
+        self.assertEqual(
+            self.complaint("sessions", "start", "gmae", status=4), "there is no Server 'gmae'; there are: game."
+        )
+
+    def test_start_where_several_servers_are(self) -> None:
+        status = self.status()
+        status["servers"].append({**status["servers"][0], "name": "echo"})
+        self.replies["GET /v1/status"] = Reply(status)
+        self.assertIn("several Servers: game, echo. Say which", self.complaint("sessions", "start", status=2))
+
+    def test_terminate_one(self) -> None:
+        self.replies["POST /v1/sessions/sd-001/terminate"] = Reply({"session_id": "sd-001"})
+        self.sticky("sessions", "terminate", "sd-001", "--grace", "3")
+        self.assertEqual(self.asked, [("POST /v1/sessions/sd-001/terminate", {"grace": 3.0})])
+
+    def test_terminate_all_of_a_server_though_one_ends_meanwhile(self) -> None:
+        self.replies["GET /v1/sessions?server=game&limit=500"] = self.sessions(0, 1, after="sd-001")
+        self.replies["GET /v1/sessions?server=game&after=sd-001&limit=500"] = self.sessions(2)
+        for number in (0, 2):
+            self.replies[f"POST /v1/sessions/sd-00{number}/terminate"] = Reply({"session_id": "x"})
+        self.replies["POST /v1/sessions/sd-001/terminate"] = Reply({"error": "ended", "message": "Over."}, 410)
+        self.sticky("sessions", "terminate", "--all", "--server", "game")
+        self.assertEqual(self.captured.err, "sticky: 2 sessions of game are terminated\n")
+
+    def test_terminate_needs_to_know_what(self) -> None:
+        for arguments in ((), ("sd-001", "--all"), ("--all",)):
+            self.assertIn("Give one SESSION", self.complaint("sessions", "terminate", *arguments, status=2))
+        self.assertEqual(self.asked, [])
+
+
+class LogsTests(DaemonCase):
+    LINE = {"kind": "output", "server": "game", "container": "ct-box1", "text": "hello\x1b[2J"}
+    EVENT = {"kind": "event", "time": 1e9, "level": "warn", "text": "careful", "number": 1}
+
+    def test_lines_of_several_containers_say_whose_they_are(self) -> None:
+        self.replies["GET /v1/logs"] = Reply(lines=[self.LINE])
+        self.assertEqual(self.sticky("logs"), "game ct-box1 | hello\N{REPLACEMENT CHARACTER}[2J\n")
+        self.assertEqual(self.calls(), ["GET /v1/logs?follow=0&lines=100"])
+
+    def test_lines_of_one_container_are_as_they_are(self) -> None:
+        self.replies["GET /v1/logs"] = Reply(lines=[{**self.LINE, "text": "x" * 300}])
+        self.assertEqual(self.sticky("logs", "--container", "ct-box1"), "x" * 300 + "\n")
+        self.assertEqual(self.sticky("containers", "logs", "ct-box1", "-n", "5"), "x" * 300 + "\n")
+        self.assertEqual(self.calls()[-1], "GET /v1/logs?container=ct-box1&follow=0&lines=5")
+
+    def test_the_daemon_itself(self) -> None:
+        self.replies["GET /v1/logs"] = Reply(lines=[self.EVENT])
+        self.assertRegex(self.sticky("logs", "--daemon"), r"^2001-09-0\dT\d\d:46:40\.000[+-]\d\d:\d\d warn  careful\n$")
+        self.assertIn("kinds=events", self.calls()[-1])
+
+    def test_a_session_is_its_container_and_what_the_daemon_says_of_it(self) -> None:
+        self.replies["GET /v1/sessions/sd-0"] = Reply(session_body(session(0)))
+        self.replies["GET /v1/logs"] = Reply(lines=[self.EVENT, self.LINE])
+        self.assertIn("careful\nhello", self.sticky("logs", "--session", "sd-0"))
+        self.assertIn("container=ct-box1&session=sd-000&kinds=events%2Coutput", self.calls()[-1])
+
+    def test_a_session_that_is_over_still_has_what_the_daemon_said(self) -> None:
+        self.replies["GET /v1/sessions/sd-9"] = Reply({"error": "idle_timeout", "message": "Over."}, 410)
+        self.replies["GET /v1/logs"] = Reply(lines=[self.EVENT])
+        self.assertIn("careful", self.sticky("logs", "--session", "sd-9"))
+        self.assertIn("session=sd-9&kinds=events", self.calls()[-1])
+
+    def test_json_is_a_line_for_each(self) -> None:
+        self.replies["GET /v1/logs"] = Reply(lines=[self.LINE, self.EVENT])
+        self.assertEqual(
+            [json.loads(line) for line in self.sticky("logs", "--json").splitlines()], [self.LINE, self.EVENT]
+        )
+
+    def test_only_one_choice(self) -> None:
+        self.complaint("logs", "--server", "game", "--container", "ct-1", status=2)
+
+
+class CheckTests(DaemonCase):
+    def test_a_running_daemon_checks_in_its_own_way(self) -> None:
+        body: dict[str, Any] = {"listen": ["tcp:1"], "servers": [], "warnings": ["careful"]}
+        self.replies["POST /v1/check"] = Reply(body)
+        self.assertEqual(self.sticky("check", "--by-daemon", "a.toml"), "listens on tcp:1\n")
+        self.assertEqual(self.captured.err, "sticky: warning: careful\n")
+        self.assertEqual(self.asked[-1][1]["file"], "a.toml")
+        self.sticky("check", "--by-daemon", "game.py")
+        self.assertEqual(self.asked[-1][1]["app"], "game.py")
+
+    def test_what_the_daemon_finds_wrong(self) -> None:
+        self.replies["POST /v1/check"] = Reply({"error": "bad_configuration", "message": "a.toml: x: y"}, 400)
+        self.assertTrue(self.complaint("check", "--by-daemon", "a.toml", status=2).startswith("a.toml: x: y. Mend"))
+
+
+class CompletionTests(DaemonCase):
+    def complete(self, words: str) -> list[str]:
+        import os
+
+        from click.shell_completion import BashComplete
+
+        from sticky.cli.root import root
+
+        environ = {"STICKY_STATE_DIR": str(self.folder)}
+        with patch.dict(os.environ, environ):
+            *before, last = words.split(" ")
+            found = BashComplete(root, {}, "sticky", "_STICKY_COMPLETE").get_completions(before, last)
+        return [item.value for item in found]
+
+    def test_names_and_ids_come_from_the_daemon(self) -> None:
+        self.replies["GET /v1/sessions"] = self.sessions(0, 1)
+        self.assertEqual(self.complete("sessions list --server g"), ["game"])
+        self.assertEqual(self.complete("containers show ct-"), ["ct-box1"])
+        self.assertEqual(self.complete("sessions show "), ["sd-000", "sd-001"])
+        self.assertEqual(self.complete("sessions sh"), ["show"])
+
+    def test_without_a_daemon_there_is_nothing_and_no_noise(self) -> None:
+        self.folder = self.folder / "gone"
+        self.addCleanup(self.folder.mkdir)
+        self.assertEqual(self.complete("sessions show "), [])
+        self.assertEqual(self.captured.err, "")
+
+
+class TopTests(DaemonCase):
+    def test_it_needs_a_terminal(self) -> None:
+        self.assertFalse(sys.stdout.isatty())
+        self.assertIn("top needs a terminal", self.complaint("top", status=2))

@@ -1,0 +1,40 @@
+"""What `init` writes can be loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sticky.config.loading import load
+from sticky.containers.describe import describe
+from tests.cli.daemon import CommandCase
+
+
+class InitTests(CommandCase):
+    def test_the_app_and_the_file_go_together(self) -> None:
+        folder = self.folder / "counter"
+        self.assertEqual(self.sticky("init", str(folder), state=False), f"cd {folder} && sticky serve app.py\n")
+        settings = load(
+            file=folder / "sticky.toml",
+            app=describe(str(folder / "app.py"), None, folder),
+            flags={},
+            cwd=folder,
+            environ={},
+            backends=["process"],
+        )
+        (server,) = settings.servers
+        self.assertEqual((server.name, server.policy.max_concurrency, server.policy.max_containers), ("Server", 20, 4))
+        self.assertEqual(settings.warnings, ())
+
+    def test_what_is_there_stays_unless_it_is_forced(self) -> None:
+        (self.folder / "sticky.toml").write_text("mine")
+        self.assertEqual(self.sticky("init", str(self.folder), status=1, state=False), "")
+        self.assertIn("is there already. Choose another folder, or replace it with --force.", self.captured.err)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["sticky.toml"])
+        self.sticky("init", "--force", str(self.folder), state=False)
+        self.assertNotEqual((self.folder / "sticky.toml").read_text(), "mine")
+
+    def test_a_folder_that_cannot_be_made(self) -> None:
+        (self.folder / "file").write_text("")
+        self.sticky("init", str(self.folder / "file" / "x"), status=1, state=False)
+        self.assertIn("cannot write to", self.captured.err)
+        self.assertFalse(Path(self.folder / "file" / "x").exists())
