@@ -7,6 +7,8 @@ try:
 except ImportError:  # the reader in Python does the same
     extensions = []
 else:
-    extensions = cythonize([Extension("sticky.edge._plain", ["sticky/edge/_plain.pyx"], optional=True)], quiet=True)
+    extensions = cythonize([Extension("sticky.edge._plain", ["sticky/edge/_plain.pyx"])], quiet=True)
+    for extension in extensions:
+        extension.optional = True  # a compiler that is missing or fails stops nothing
 
 setup(ext_modules=extensions)

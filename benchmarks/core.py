@@ -18,7 +18,7 @@ from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sticky.core.effects import GrantStart, SpawnContainer
+from sticky.core.effects import EndSession, SpawnContainer
 from sticky.core.events import ContainerReady, StartAbandoned, StartRequested, TimePassed
 from sticky.core.fleet import Fleet, Ids
 from sticky.core.values import Caller, ContainerId, DeploymentId, Policy, SessionId, WaiterId
@@ -32,7 +32,6 @@ class Crowd:
     def __init__(self, ledgers: int, room: int) -> None:
         self.now = 1000.0
         self.numbers = count(1)
-        self.homes: dict[SessionId, ContainerId] = {}
         ids = Ids(
             lambda: SessionId(f"sd-{next(self.numbers):022}"),
             lambda: ContainerId(f"ct-{next(self.numbers):022}"),
@@ -55,17 +54,13 @@ class Crowd:
     def start(self) -> None:
         """One more session."""
         event = StartRequested(WaiterId(next(self.waiters)), Caller("10.0.0.1"), "", None, None)
-        for effect in self.fleet.step(self.now, event):
-            if isinstance(effect, GrantStart):
-                self.homes[effect.session] = effect.container
+        self.fleet.step(self.now, event)
 
-    def fill(self, sessions: int, keep_ids: bool = True) -> None:
+    def fill(self, sessions: int) -> None:
         """So many sessions, started over 500 s, so that they end one after the other from 600 s on."""
         for _ in range(sessions):
             self.now += 500.0 / sessions
             self.start()
-        if not keep_ids:
-            self.homes.clear()
 
 
 def rss() -> int:
@@ -74,31 +69,22 @@ def rss() -> int:
     return pages * resource.getpagesize()
 
 
-def memory(sessions: int, ledgers: int) -> tuple[float, float]:
-    """(bytes a session by tracemalloc, by RSS). Ids are the core's own; the caller's name is shared."""
-    room = sessions // ledgers + 1
-    crowd = Crowd(ledgers, room)
+def traced(sessions: int, ledgers: int) -> float:
+    """Bytes a session by tracemalloc. Ids are the core's own; the caller's name is shared."""
+    crowd = Crowd(ledgers, sessions // ledgers + 1)
     gc.collect()
-    before = rss()
-    crowd.fill(sessions, keep_ids=False)
-    gc.collect()
-    by_rss = (rss() - before) / sessions
-    del crowd
-    gc.collect()
-    traced = Crowd(ledgers, room)
     tracemalloc.start()
-    traced.fill(sessions, keep_ids=False)
-    traced.homes = {}
+    crowd.fill(sessions)
     gc.collect()
-    by_trace = tracemalloc.get_traced_memory()[0] / sessions
+    held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    return by_trace, by_rss
+    return held / sessions
 
 
 def touch(crowd: Crowd) -> float:
     """Seconds for one begin and finish."""
     fleet, now = crowd.fleet, crowd.now
-    pairs = list(crowd.homes.items())
+    pairs = [(session.id, ledger.container) for ledger in fleet.ledgers for session in ledger]
     pairs = pairs[:: max(1, len(pairs) // 10_000)]
     best = float("inf")
     for _ in range(7):
@@ -113,19 +99,19 @@ def admission(crowd: Crowd) -> float:
     """Seconds for one start that is granted at once."""
     began = perf_counter()
     for _ in range(SAMPLE):
+        crowd.now += 0.001
         crowd.start()
     return (perf_counter() - began) / SAMPLE
 
 
 def expiry(crowd: Crowd) -> float:
     """Seconds for one session that ends by its idle clock, each at its own deadline, as a timer would have it."""
-    fleet = crowd.fleet
+    fleet, ended = crowd.fleet, 0
     began = perf_counter()
-    for _ in range(SAMPLE):
-        deadline = fleet.next_deadline(crowd.now)
-        assert deadline is not None
-        crowd.now = deadline
-        fleet.step(deadline, TimePassed())
+    while ended < SAMPLE:
+        crowd.now = fleet.wake_at
+        effects = fleet.step(crowd.now, TimePassed())
+        ended += sum(isinstance(effect, EndSession) for effect in effects)
     return (perf_counter() - began) / SAMPLE
 
 
@@ -148,22 +134,29 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--ledgers", type=int, default=100)
     options = parser.parse_args()
-    traced, resident = memory(options.sessions, options.ledgers)
+    by_trace = traced(options.sessions // 5, options.ledgers // 5)
     sizes = [options.sessions // 100, options.sessions // 10, options.sessions]
-    rows: dict[str, list[float]] = {"touch: begin + finish": [], "admission: start to grant": [], "expiry": []}
+    rows: dict[str, list[float]] = {"admission: start to grant": [], "expiry": [], "touch: begin + finish": []}
     for sessions in sizes:
         crowd = Crowd(options.ledgers, sessions // options.ledgers + SAMPLE)
+        gc.collect()
+        before = rss()
         crowd.fill(sessions)
-        for row, measure in zip(rows.values(), (touch, admission, expiry), strict=True):
+        gc.collect()
+        resident = (rss() - before) / sessions
+        for row, measure in zip(rows.values(), (admission, expiry, touch), strict=True):
             row.append(measure(crowd) * 1e6)
         del crowd
-        gc.collect()
     print(f"Python {sys.version.split()[0]}, {options.sessions:,} sessions on {options.ledgers} ledgers\n")
     print("| figure | value | goal |\n| --- | --- | --- |")
-    print(f"| memory a session, tracemalloc | {traced:.0f} B | 400 B |")
+    print(f"| memory a session, tracemalloc | {by_trace:.0f} B | 400 B |")
     print(f"| memory a session, RSS | {resident:.0f} B | 400 B |")
     print(f"| touch (begin + finish), best of 7 | {rows['touch: begin + finish'][-1]:.2f} µs | 1 µs |\n")
-    print("| µs an operation | " + " | ".join(f"{size:,} sessions" for size in sizes) + " | growth over 100 times the sessions |")
+    print(
+        "| µs an operation | "
+        + " | ".join(f"{size:,} sessions" for size in sizes)
+        + " | growth over 100 times the sessions |"
+    )
     print("| --- |" + " --- |" * (len(sizes) + 1))
     for name, row in rows.items():
         print(f"| {name} | " + " | ".join(f"{figure:.2f}" for figure in row) + f" | {row[-1] / row[0]:.2f} |")

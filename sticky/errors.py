@@ -195,6 +195,13 @@ class SlowHead(Refusal):
     retry = True
 
 
+class SlowBody(Refusal):
+    status = 408
+    code = "slow_body"
+    text = "The request's body arrived too slowly."
+    retry = True
+
+
 class SessionEnded(Refusal):
     """The session is over; it never comes back. `code` is the reason's name as in semantics.md."""
 

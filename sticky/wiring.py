@@ -15,7 +15,6 @@ import attrs
 from twisted.application.service import IService
 from twisted.logger import globalLogPublisher
 
-from sticky import memory
 from sticky.admin.service import AdminService
 from sticky.config.loading import load
 from sticky.config.settings import DaemonSettings, ServerSettings, Settings
@@ -30,6 +29,7 @@ from sticky.core.proxy_tokens import FailureLimit, ProxyToken, ProxyTokens, hash
 from sticky.core.tokens import SigningKey, Verifier
 from sticky.core.values import ContainerId, DeploymentId, Policy, SessionId
 from sticky.daemon import Daemon, Servers
+from sticky.edge.collector import settle
 from sticky.edge.context import EdgeContext, EdgeFactory
 from sticky.edge.dialling import Dialler
 from sticky.edge.fast_loop import accelerate
@@ -84,6 +84,7 @@ def assemble(settings: Settings, reactor: Any) -> Daemon:
             for server in settings.servers
         ]
     )
+    failures = FailureLimit()
     control = ControlCalls(
         sessions=servers,
         proxy_tokens=_proxy_tokens(settings),
@@ -91,7 +92,7 @@ def assemble(settings: Settings, reactor: Any) -> Daemon:
         names=names,
         clock=reactor,
         wall=time.time,
-        failures=FailureLimit(),
+        failures=failures,
     )
     dialler = Dialler(reactor)
     access = _access_log(settings, reactor)
@@ -107,6 +108,7 @@ def assemble(settings: Settings, reactor: Any) -> Daemon:
         wall=time.time,
         websocket_relay=relays.relay,
         access=access,
+        failures=failures,
     )
     listeners = Listeners(
         reactor,
@@ -295,9 +297,7 @@ def _site(settings: ServerSettings) -> Site:
 
 def _limits(settings: DaemonSettings) -> EdgeLimits:
     return EdgeLimits(
-        heads=HeadLimits(
-            target=settings.max_target_size, head=settings.max_head_size, fields=settings.max_head_fields
-        ),
+        heads=HeadLimits(target=settings.max_target_size, head=settings.max_head_size, fields=settings.max_head_fields),
         connections=settings.max_connections,
         connections_per_client=settings.max_connections_per_client,
         head_timeout=settings.head_timeout,
@@ -341,7 +341,7 @@ def make_service(settings: Settings) -> IService:
 
     monotonic(reactor)
     accelerate(reactor)
-    reactor.callWhenRunning(memory.settle)
+    reactor.callWhenRunning(settle)
     daemon = assemble(settings, reactor)
     impatient(daemon, reactor)
     return daemon

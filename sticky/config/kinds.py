@@ -208,12 +208,18 @@ class FilePath:
     def read(self, value: object, place: Place) -> Path:
         if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
             raise Refused
-        return absolute(str(value), place)
+        try:
+            return absolute(str(value), place)
+        except ValueError as error:
+            raise Refused(str(error)) from None
 
 
 def absolute(path: str, place: Place) -> Path:
-    """The path that is meant where it was written."""
-    return Path(str(place.base / Path(path).expanduser())).absolute()
+    """The path that is meant where it was written. Raises ValueError for the home of a user whom nobody knows."""
+    try:
+        return Path(str(place.base / Path(path).expanduser())).absolute()
+    except RuntimeError:  # pathlib's word for it
+        raise ValueError(f"{show(path)} is in the home folder of an unknown user") from None
 
 
 @attrs.frozen

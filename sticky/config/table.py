@@ -74,7 +74,15 @@ _LIMIT = {field.name: field.default for field in attrs.fields(Policy)}
 _MONTH = 30 * 86_400
 
 #: What a Server's own variables must not hide: readiness and the search for strays rely on it.
-CONTAINER_VARIABLES = ("PORT", "STICKY_PORT", "STICKY_HOST", "STICKY_CONTAINER_ID", "STICKY_READY_FD")
+CONTAINER_VARIABLES = (
+    "PORT",
+    "STICKY_PORT",
+    "STICKY_HOST",
+    "STICKY_CONTAINER_ID",
+    "STICKY_STATE",
+    "STICKY_READY_FD",
+    "STICKY_READY_FILE",
+)
 
 #: What a Server may be called: the name of its table.
 SERVER_NAME = Text(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", "1 to 63 letters, digits and _ . - (no . or - in front)")

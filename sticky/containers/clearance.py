@@ -10,6 +10,7 @@ from pathlib import Path
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from sticky.containers.cgroups import Group
+from sticky.containers.isolation import RUNTIME_FOLDER
 from sticky.core.values import ContainerId
 
 _AGAIN = 0.05  # seconds; a process that was killed takes some, and until then its group stays
@@ -45,6 +46,16 @@ class Clearance:
         self._left = {group: tries - 1 for group, tries in self._left.items() if tries > 1 and not group.remove()}
         if self._left:
             self._timer = self._clock.callLater(_AGAIN, self._again)
+
+
+def leave_runtime_folder(root: Path) -> None:
+    """Remove a folder of scratch folders that is outside of any state directory, if it is empty."""
+    if root.is_relative_to(RUNTIME_FOLDER):
+        for folder in (root, RUNTIME_FOLDER):
+            try:
+                folder.rmdir()
+            except OSError:
+                return  # there is none, or somebody's is in it
 
 
 def clear_scratch(root: Path, known: Collection[ContainerId]) -> frozenset[str]:

@@ -20,7 +20,7 @@ from sticky.containers import adopted, endings, logs
 from sticky.containers.adopted import IWatchingReactor, Stranger
 from sticky.containers.cgroups import Cgroups
 from sticky.containers.child import Child
-from sticky.containers.clearance import Clearance, clear_scratch
+from sticky.containers.clearance import Clearance, clear_scratch, leave_runtime_folder
 from sticky.containers.isolation import INSIDE_PORT, Descendants, Isolation, scratch_root
 from sticky.containers.killing import kill_all
 from sticky.containers.knocking import IProbeReactor
@@ -183,6 +183,8 @@ class ProcessBackend:
         self._memory.stop()
         self._clearance.stop()
         self._cgroups.close()
+        for root in self._scratch_roots:
+            leave_runtime_folder(root)
         return succeed(None)
 
     # --- taking over

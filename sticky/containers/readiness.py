@@ -21,7 +21,7 @@ from sticky.isticky import Address
 
 #: Seconds between two looks: a share of the time waited so far, so that our delay stays a small part of the program's
 #: own (a server that needs 0.3 s to listen is seen within 10 ms), and one that never listens costs little.
-SHORTEST, LONGEST, SHARE = 0.002, 0.05, 1 / 32
+SHORTEST, LONGEST, SHARE = 0.002, 0.01, 1 / 32
 PROBE_PAUSE = 0.02  #: the least between two GETs: they are work for the program, and lines in its log
 
 #: Seconds between two looks at whose socket it is, while it is somebody else's; doubles from the first to the second.

@@ -6,12 +6,16 @@ PARENT is the process whose death ends it; 0: it outlives whoever started it.
 
 A script rather than work in a forked copy of the daemon: the daemon then starts children with posix_spawn, whose cost does
 not grow with the daemon's memory. Every import here is paid at each start of a container (measured: 8.5 ms for the bare
-interpreter, 2 ms for ctypes, under 1 ms for everything else).
+interpreter, 2 ms for ctypes, which is therefore only imported where it is needed, under 1 ms for everything else).
 """
 
-import ctypes
+import _signal  # type: ignore[import-not-found]  # the built-in part of `signal`, without its enums
 import os
 import sys
+
+TYPE_CHECKING = False  # without `typing`, whose import is dear
+if TYPE_CHECKING:
+    import ctypes
 
 REPORT_FD = 3  #: our last words if the program cannot be started; afterwards the program's own, if it is to report
 KEEP_REPORT = "r"  #: in place of "": the program itself reports on REPORT_FD when it is ready
@@ -28,13 +32,12 @@ def become(parent: int, report: str, lc_ctype: str, directory: str, confinement:
     """Never returns: the program, or an exit with 127 after `failed STEP ERRNO` on REPORT_FD."""
     step = "session"
     try:
-        libc = ctypes.CDLL(None, use_errno=True)
         if parent != FOLLOWS:
             os.setsid()
         if parent != OUTLIVES:
-            _die_with(libc, parent)
+            _die_with(parent)
         for number in _IGNORED_BY_PYTHON:
-            libc.signal(number, None)
+            _signal.signal(number, _signal.SIG_DFL)
         for name in os.listdir("/proc/self/fd"):
             if int(name) > REPORT_FD:
                 try:
@@ -59,10 +62,10 @@ def become(parent: int, report: str, lc_ctype: str, directory: str, confinement:
             sys.path.append(os.path.dirname(os.path.abspath(__file__)))
             confine = __import__("confine")  # by this name only a script finds it
             before = [sys.executable, "-I", "-S", os.path.abspath(__file__), str(FOLLOWS), report, lc_ctype, directory]
-            if confine.apply(libc, rest, before, command):
+            if confine.apply(_libc(), rest, before, command):
                 parent = FOLLOWS
             if parent != OUTLIVES:
-                _die_with(libc, parent)  # once more: a change of user has undone it
+                _die_with(parent)  # once more: a change of user has undone it
         step = "chdir"
         os.chdir(directory)
         step = "exec"
@@ -73,8 +76,14 @@ def become(parent: int, report: str, lc_ctype: str, directory: str, confinement:
     os._exit(127)
 
 
-def _die_with(libc: ctypes.CDLL, parent: int) -> None:
-    libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+def _libc() -> "ctypes.CDLL":
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with(parent: int) -> None:
+    _libc().prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     if parent != FOLLOWS and os.getppid() != parent:
         os._exit(127)  # the daemon died before the line above, so no signal will come
 

@@ -112,15 +112,18 @@ class Fleet:
         """Put a request in flight. Raises `SessionEnded` with the reason."""
         if now >= self.wake_at:
             self._catch_up(now)
-        return self.ledgers.begin(container, session)
+        try:
+            return self.ledgers.by_container[container].begin(session)
+        except KeyError:
+            raise self.ledgers.why(container, session) from None
 
     def finish(self, now: float, container: ContainerId, session: Session) -> None:
         """The request is over. A no-op when the session has ended meanwhile."""
         if now >= self.wake_at:
             self._catch_up(now)
-        deadline = self.ledgers.finish(now, container, session)
-        if deadline is not None and deadline < self.wake_at:
-            self.wake_at = deadline
+        ledger = self.ledgers.by_container.get(container)
+        if ledger is not None and ledger.finish(now, session):
+            self.wake_at = min(self.wake_at, ledger.expected_at)
         if self.mail:
             self.settle(now)
 

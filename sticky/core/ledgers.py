@@ -20,7 +20,7 @@ class Ledgers:
 
     def __init__(self, answer: Callable[[LedgerAnswer], None], emit: Callable[[Effect | Record], None]) -> None:
         self.tombstones = Tombstones()
-        self._by_container: dict[ContainerId, Ledger] = {}
+        self.by_container: dict[ContainerId, Ledger] = {}  #: read by the fleet for each request, hence no method
         # The same idiom as in a ledger: each is in the heap under `expected_at`, never later than its next deadline.
         self._heap: list[tuple[float, int, Ledger]] = []
         self._order = 0
@@ -32,26 +32,26 @@ class Ledgers:
     def open(self, container: ContainerId, limit: int, tokens_end_at: float) -> Ledger:
         """A container is about to start: an empty ledger for it."""
         ledger = Ledger(container, limit, tokens_end_at, self._answer, self._ended, self._sooner)
-        self._by_container[container] = ledger
+        self.by_container[container] = ledger
         return ledger
 
     def drain(self, container: ContainerId, reason: EndReason) -> None:
         """It takes nothing new; sessions end with their last request."""
-        self._by_container[container].drain(reason)
+        self.by_container[container].drain(reason)
 
     def cut(self, container: ContainerId, reason: EndReason, detail: str | None = None) -> None:
         """Its sessions end now; one that drains keeps the reason that it has."""
-        self._by_container[container].cut(reason, detail)
+        self.by_container[container].cut(reason, detail)
 
     def drop(self, container: ContainerId) -> None:
         """It is gone, and so is its ledger; cut it first."""
-        self._by_container.pop(container).expected_at = UNBOUNDED
+        self.by_container.pop(container).expected_at = UNBOUNDED
 
     # --- what admission asks
 
     def admit(self, now: float, request: Admit) -> None:
         """Ask a ledger to take a session. Silent where the container is gone: admission knows, and placed it anew."""
-        ledger = self._by_container.get(request.container)
+        ledger = self.by_container.get(request.container)
         if ledger is not None:
             ledger.admit(now, request)
             if request.session in ledger.sessions:
@@ -61,30 +61,14 @@ class Ledgers:
 
     def close(self, container: ContainerId) -> None:
         """Ask a ledger to close. Silent where the container is gone."""
-        if container in self._by_container:
-            self._by_container[container].close()
-
-    # --- requests
-
-    def begin(self, container: ContainerId, session: SessionId) -> Session:
-        """Put a request in flight. Raises `SessionEnded` with the reason."""
-        try:
-            return self._by_container[container].begin(session)
-        except KeyError:
-            raise self._why(container, session) from None
-
-    def finish(self, now: float, container: ContainerId, session: Session) -> float | None:
-        """The request is over. Returns a deadline that may be new, in case it is the next. A no-op after the session's end."""
-        ledger = self._by_container.get(container)
-        if ledger is not None and ledger.finish(now, session):
-            return session.queued_at
-        return None
+        if container in self.by_container:
+            self.by_container[container].close()
 
     # --- calls about one session
 
     def terminate(self, now: float, container: ContainerId, session: SessionId, grace: float | None) -> None:
         """Nothing new; what is in flight completes, at most `grace` seconds. Raises `UnknownSession`."""
-        ledger = self._by_container.get(container)
+        ledger = self.by_container.get(container)
         if ledger is None or session not in ledger.sessions:
             raise errors.UnknownSession
         before = ledger.sessions[session].state
@@ -95,16 +79,16 @@ class Ledgers:
     def extend(self, now: float, container: ContainerId, session: SessionId) -> Session:
         """Restart the idle clock. Raises `SessionEnded`."""
         try:
-            return self._by_container[container].extend(now, session)
+            return self.by_container[container].extend(now, session)
         except KeyError:
-            raise self._why(container, session) from None
+            raise self.why(container, session) from None
 
     def look(self, container: ContainerId, session: SessionId) -> Session:
         """The session as it is. Raises `SessionEnded`; touches nothing."""
         try:
-            return self._by_container[container].sessions[session]
+            return self.by_container[container].sessions[session]
         except KeyError:
-            raise self._why(container, session) from None
+            raise self.why(container, session) from None
 
     # --- time
 
@@ -140,16 +124,17 @@ class Ledgers:
     # --- reading
 
     def __iter__(self) -> Iterator[Ledger]:
-        return iter(self._by_container.values())
+        return iter(self.by_container.values())
 
     def __getitem__(self, container: ContainerId) -> Ledger:
-        return self._by_container[container]
+        return self.by_container[container]
 
-    def _why(self, container: ContainerId, session: SessionId) -> errors.SessionEnded:
+    def why(self, container: ContainerId, session: SessionId) -> errors.SessionEnded:
+        """Why there is no such session, as far as anybody remembers."""
         stone = self.tombstones.get(session)
         if stone is not None:
             return errors.SessionEnded(stone.reason.value, stone.detail)
-        reason = EndReason.UNKNOWN if container in self._by_container else EndReason.CONTAINER_LOST
+        reason = EndReason.UNKNOWN if container in self.by_container else EndReason.CONTAINER_LOST
         return errors.SessionEnded(reason.value)
 
     def _ended(self, effect: EndSession) -> None:

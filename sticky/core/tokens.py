@@ -150,6 +150,10 @@ class Verifier:
             raise SessionEnded(EndReason.CONTAINER_MAX_AGE.value)
         return found[0]
 
+    def remembers(self, token: bytes) -> bool:
+        """Whether `verify` would answer from memory."""
+        return token in self._recent or token in self._older
+
     def _check(self, token: bytes, wall: float) -> tuple[Claims, int]:
         # In order of cost: 19,000 forgeries a second would fill a core with signature checks alone.
         if len(token) >= MAX_TOKEN:

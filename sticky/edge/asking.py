@@ -185,6 +185,13 @@ class Asking(ExchangeEnds, ABC):
             self._let_go()
             self.refuse(errors.BadBody(), keep=False)
 
+    def request_stalled(self) -> None:
+        if self.stage is _ANSWERING:
+            self._break_off("slow_body")
+        elif self.stage is not _FLUSHING:
+            self._let_go()
+            self.refuse(errors.SlowBody(), keep=False)
+
     def _expect_answer(self, within: float) -> None:
         self.front.expect_by(self.front.context.reactor.seconds() + within)
 

@@ -28,10 +28,13 @@ from sticky.edge.parsing import RequestHead
 from sticky.edge.plain import PlainFields
 from sticky.edge.serving import STEPS, ClientState, Served
 from sticky.edge.sweep import NEVER
+from sticky.edge.transport import TCPStream
 
 if TYPE_CHECKING:
     from sticky.edge.context import EdgeContext
 
+FLOOR_WINDOW = 10.0  #: seconds over which a body's rate is averaged
+ENOUGH = 1 << 62  #: bytes; no floor asks for so many
 LOOK = 1.0  #: seconds between two looks at a client that is not read
 
 _IDLE, _HEAD, _BODY, _SERVED = ClientState.IDLE, ClientState.HEAD, ClientState.BODY, ClientState.SERVED
@@ -56,6 +59,8 @@ class Client:
         "_due",
         "_fields",
         "_fin",
+        "_floor_at",
+        "_floor_bytes",
         "_flush",
         "_head",
         "_keep",
@@ -94,6 +99,8 @@ class Client:
         self._paused = False
         self._looping = False
         self._due = NEVER
+        self._floor_at = NEVER  # when the body's rate is looked at
+        self._floor_bytes = 0  # of the body, or enough, since the last look
         self._acked = 0  # what a half-closed client's kernel had taken at the last look
         self._moved_at = 0.0  # when that last changed
         self._flush = FlushWatch(self)
@@ -112,15 +119,25 @@ class Client:
 
     def makeConnection(self, transport: Any) -> None:
         self.transport = transport
-        if ISSLTransport.providedBy(transport):
+        tuned = type(transport) is TCPStream and transport.tuned
+        if not tuned and ISSLTransport.providedBy(transport):
             self.secure = True
             self.peer = Peer(self.peer.address, True, self.context.settings.trusted_proxies)
         self._flush.transport = transport.transport if self.secure else transport
-        if not getattr(transport, "tuned", False) and ITCPTransport.providedBy(transport):
+        if not tuned and ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)
             kernel.watch_for_dead_peer(transport)
         self.deadline = self.context.reactor.seconds() + self._limits.head_timeout
         self.context.sweep.add(self)
+
+    def known_as(self, address: str) -> None:
+        """A proxy says who is behind it (`proxied`): before the first request only."""
+        doors = self.context.doors
+        doors.left(self.peer.address)
+        if not doors.enter(address):
+            doors.count(address)  # it leaves in a moment
+            self._leave()
+        self.peer = Peer(address, self.secure, self.context.settings.trusted_proxies)
 
     @abstractmethod
     def dataReceived(self, data: bytes) -> None:
@@ -149,7 +166,7 @@ class Client:
         elif state is _FLUSHING or (state is _SERVED and served is not None and served.half_close_timeout is not None):
             self._acked = kernel.bytes_taken(self.transport)
             self._moved_at = self.context.reactor.seconds()
-            self.deadline = min(self._due, self._moved_at + LOOK)
+            self.deadline = min(self._due, self._floor_at, self._moved_at + LOOK)
         else:
             self._leave()
 
@@ -173,7 +190,8 @@ class Client:
         if not self._paused and not self._fin:
             self._paused = True
             self.transport.pauseProducing()
-            self.deadline = min(self._due, self.context.reactor.seconds() + LOOK)
+            self.deadline = min(self._due, self._floor_at, self.context.reactor.seconds() + LOOK)
+            self._floor_bytes = ENOUGH  # it could not send: this time counts for nothing
 
     def resumeProducing(self) -> None:
         if self._paused:
@@ -189,7 +207,9 @@ class Client:
     def expect_by(self, when: float) -> None:
         """Call the request's `overdue` once this time has passed; `NEVER` takes it back."""
         self._due = when
-        if when < self.deadline or not (self._paused or self._fin):
+        if not (self._paused or self._fin):
+            self.deadline = min(when, self._floor_at)
+        elif when < self.deadline:
             self.deadline = when
 
     def finish(self, keep: bool, wrote: bool = True) -> None:
@@ -284,8 +304,29 @@ class Client:
                     self._leave()
                 else:
                     self._served.overdue(now)
+            if self._floor_at <= now:
+                self._look_at_rate(now)
             if self._state is state:
-                self.deadline = min(self._due, now + LOOK if self._paused or self._fin else NEVER)
+                look = now + LOOK if self._paused or self._fin else NEVER
+                self.deadline = min(self._due, self._floor_at, look)
+
+    def watch_rate(self, now: float) -> None:
+        """A body begins: from now on it has to come fast enough, if there is a floor."""
+        if self._limits.min_body_rate:
+            self._floor_at = now + FLOOR_WINDOW
+            self._floor_bytes = 0
+
+    def _look_at_rate(self, now: float) -> None:
+        served = self._served
+        if self._state is not _BODY or self._body is None or served is None:
+            self._floor_at = NEVER
+        elif self._floor_bytes < self._limits.min_body_rate * FLOOR_WINDOW:
+            self._floor_at = NEVER
+            self._body = None
+            served.request_stalled()
+        else:
+            self._floor_at = now + FLOOR_WINDOW
+            self._floor_bytes = ENOUGH if self._paused else 0
 
     def _has_stopped_taking(self, now: float) -> bool:
         served = self._served

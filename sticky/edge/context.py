@@ -17,6 +17,7 @@ from sticky.edge.frontend import Frontend
 from sticky.edge.gate import Gate
 from sticky.edge.handshake import Handshake, IWebSocketFront
 from sticky.edge.limits import EdgeSettings
+from sticky.edge.proxied import watch_headers
 from sticky.edge.readers import reader
 from sticky.edge.site import Sites
 from sticky.edge.sweep import Sweep
@@ -33,6 +34,19 @@ class TokenVerifier(Protocol):
 
     def verify(self, token: bytes, wall: float) -> Claims:
         """What the token says. Raises `errors.BadCredential` or `errors.SessionEnded`."""
+
+    def remembers(self, token: bytes) -> bool:
+        """Whether it was verified before, so that to do it again costs nothing."""
+
+
+class Failures(Protocol):
+    """Counts wrong credentials by client address (`core.proxy_tokens.FailureLimit`); one for edge and control calls."""
+
+    def check(self, address: str, now: float) -> None:
+        """Raises `errors.TooManyFailures`."""
+
+    def failed(self, address: str, now: float) -> None:
+        """One more."""
 
 
 class EdgeContext:
@@ -51,10 +65,11 @@ class EdgeContext:
         wall: Callable[[], float],
         websocket_relay: WebSocketRelay | None = None,
         access: AccessLog | None = None,
+        failures: Failures | None = None,
     ) -> None:
         """`reactor` connects, and its clock is monotonic; `wall` is the Unix time, for tokens' expiry only.
 
-        Without `websocket_relay`, handshakes are answered with 503.
+        Without `websocket_relay`, handshakes are answered with 503; without `failures`, wrong tokens are not counted.
         """
         self.settings = settings
         self.sites = sites
@@ -65,6 +80,7 @@ class EdgeContext:
         self.reactor = reactor
         self.wall = wall
         self.websocket_relay = websocket_relay
+        self.failures = failures
         self.log = Logger(namespace="sticky.edge")
         self.access = AccessLog(names.brand) if access is None else access
         self.sweep = Sweep(reactor)
@@ -129,6 +145,7 @@ class EdgeFactory(Factory):
         Accepting pauses when the edge is full. Ports that we do not know go on as they are.
         """
         context = self.context
+        watch_headers(getattr(port, "factory", None))
         if adoptable(port):
             port = Acceptor(port, context.doors.say)
         if hasattr(port, "stopReading") and hasattr(port, "startReading"):

@@ -124,6 +124,9 @@ class ControlCall:
     def request_broken(self) -> None:
         """Not called: `Frontend.ignore_body`."""
 
+    def request_stalled(self) -> None:
+        """Not called: `Frontend.ignore_body`."""
+
     def overdue(self, now: float) -> None:
         """Not called: a start's time-out is the queue's own."""
 

@@ -61,14 +61,18 @@ class Doors:
         if address and count >= self.limit_per_client:
             self.say("{address} has {count} connections, which is its limit", address=address, count=count)
             return False
-        self._by_address[address] = count + 1
-        self.inside += 1
+        self.count(address)
         if self.inside >= self.limit and not self._full:
             self._full = True
             for listener in self._listeners:
                 listener.stopReading()
             self.say("{count} clients are connected, which is the limit: accepting pauses", count=self.inside)
         return True
+
+    def count(self, address: str) -> None:
+        """A client is in, whatever the limits say."""
+        self._by_address[address] = self._by_address.get(address, 0) + 1
+        self.inside += 1
 
     def left(self, address: str) -> None:
         """A client that was counted has disconnected."""

@@ -228,7 +228,7 @@ class ExchangeEnds:
         front = self.front
         head = self.head
         started = self._started_at
-        lease = self._leased
+        lease, self._leased = self._leased, None  # its holder is this exchange: a cycle for the garbage collector
         first = self._first_byte_at
         front.context.access.write(
             AccessRecord(

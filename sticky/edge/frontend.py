@@ -29,6 +29,20 @@ class Frontend(Client):
 
     def dataReceived(self, data: bytes) -> None:
         state = self._state
+        if state is _IDLE and not self._buffer:
+            found = self.context.plain.request(data, self._fields)
+            if found is not None and found[1] == len(data) and not found[0].length:
+                # A whole request without a body, the commonest: what `_read_head` does, without its questions.
+                head = found[0]
+                self._fields = head.plain
+                self.deadline = self._due = NEVER
+                self._head = head
+                self._body = None
+                self._state = _SERVED
+                self.context.gate.admit(self, head, b"")
+                if self._state is _IDLE and self._buffer:
+                    self._next()
+                return
         if state is _IDLE or state is _HEAD:
             self._read_head(self._buffer + data if self._buffer else data)
             if self._state is _IDLE and self._buffer:
@@ -85,6 +99,8 @@ class Frontend(Client):
             self._body = scanner
             self._chunked = head.framing is Framing.CHUNKED
             self._become(_BODY)
+            self.watch_rate(self.context.reactor.seconds())
+            self.deadline = self._floor_at
         self.context.gate.admit(self, head, first)
 
     def _wait_for_head(self, buffer: bytes) -> None:
@@ -110,6 +126,7 @@ class Frontend(Client):
         served = self._served
         if scanner is None or served is None:  # nobody reads it (`ignore_body`)
             return
+        self._floor_bytes += len(data)
         try:
             piece, rest = self._scan(scanner, data)
         except errors.BodyFault:

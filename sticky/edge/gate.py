@@ -36,6 +36,7 @@ class Gate:
     def __init__(self, context: EdgeContext) -> None:
         self._context = context
         self._hosts: dict[bytes, Site] = {}
+        self._suspects: set[str] = set()  # peers that offered a wrong token
 
     def admit(self, front: Frontend, head: RequestHead, first: bytes) -> None:
         """Serve a request whose head is complete; `first` is what came of its body. Answers or goes on by itself."""
@@ -50,6 +51,8 @@ class Gate:
             answer = preflight_answer(head, site) if site.allowed_origins else None
             if answer is None:
                 credential = self._credential(head, site)
+                if self._suspects:
+                    self._check_suspect(front, head, credential.token)
                 claims = context.verifier.verify(credential.token, context.wall())
                 if claims.server != site.name:
                     raise errors.WrongServer
@@ -58,6 +61,8 @@ class Gate:
                 elif credential.source is _COOKIE and (head.websocket or head.method not in SAFE):
                     self._check_origin(head, site)
         except errors.Refusal as error:
+            if credential is not None and isinstance(error, errors.BadCredential):
+                self._suspect(front, head)
             self._answer_refusal(front, head, site, credential, error)
             return
         if answer is not None:
@@ -86,6 +91,23 @@ class Gate:
         if credential is None:
             raise errors.NoCredential
         return credential
+
+    # A forged token costs a signature check; whoever offers many of them gets no more. Tokens that were verified before are
+    # let through: they may belong to somebody else behind the same address.
+
+    def _check_suspect(self, front: Frontend, head: RequestHead, token: bytes) -> None:
+        context = self._context
+        if context.failures is None or front.peer.address not in self._suspects or context.verifier.remembers(token):
+            return
+        context.failures.check(front.peer.client(head), context.reactor.seconds())
+
+    def _suspect(self, front: Frontend, head: RequestHead) -> None:
+        context = self._context
+        if context.failures is not None:
+            if len(self._suspects) >= MAX_HOSTS:
+                self._suspects.clear()
+            self._suspects.add(front.peer.address)
+            context.failures.failed(front.peer.client(head), context.reactor.seconds())
 
     def _redirect(self, front: Frontend, head: RequestHead, site: Site, credential: Credential) -> Answer | None:
         if not wants_redirect(head, credential):

@@ -235,10 +235,11 @@ class PurePlain:
         outgoing = b"\r\n".join(lines)
         if self._subprotocol in outgoing or self._query in outgoing:
             return None
+        credential: Credential | None = None
         if bearer is not None:
             credential = Credential(Source.HEADER, bearer)
-        else:
-            credential = None if token is None else Credential(Source.COOKIE, token)
+        elif token is not None:
+            credential = Credential(Source.COOKIE, token)
         return PlainFields(
             tail,
             block,

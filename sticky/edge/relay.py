@@ -50,17 +50,9 @@ class Exchange(Asking):
                 assert upstream is not None
                 upstream.forget_watch()
                 self.upstream_written()
-        if not self._received and self.head.minor and self._keep and self.head.method != b"HEAD":
-            plain = self.front.context.plain.answer(data)
-            if plain is not None and self.front.request_complete:
-                size = len(data)
-                whole = plain.end + plain.length
-                if size >= whole:
-                    self._status = plain.status
-                    self._reusable = size == whole
-                    self._write(data if size == whole else data[:whole])
-                    self._answered()
-                    return
+        request = self.head
+        if not self._received and request.minor and request.method != b"HEAD" and self._pass_plain(data):
+            return
         buffer = self._received + data if self._received else data
         limits = self.front.context.settings.limits.heads
         try:
@@ -81,6 +73,26 @@ class Exchange(Asking):
         except (errors.BadGateway, errors.BodyFault):
             self._let_go()
             self.refuse(errors.BadGateway())
+
+    def _pass_plain(self, data: bytes) -> bool:
+        """Whether this was a whole answer, of the commonest kind; it has been passed on then."""
+        front = self.front
+        plain = front.context.plain.answer(data)
+        if plain is None or not front.request_complete:
+            return False
+        status, end, length = plain
+        size, whole = len(data), end + length
+        if size < whole:
+            return False
+        self._status = status
+        self._reusable = size == whole
+        out = data if size == whole else data[:whole]
+        if not self._keep:
+            out = b"%bConnection: close\r\n\r\n%b" % (out[: end - 2], out[end:])
+        self._bytes_out += len(out)
+        front.transport.write(out)
+        self._answered()
+        return True
 
     def _inform(self, head: ResponseHead) -> None:
         self._informational += 1

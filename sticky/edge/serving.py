@@ -52,6 +52,9 @@ class Served(Protocol):
     def request_broken(self) -> None:
         """The body breaks its framing: nothing more of it comes."""
 
+    def request_stalled(self) -> None:
+        """The body comes more slowly than the floor allows: nothing more of it is read."""
+
     def client_gone(self) -> None:
         """The client left."""
 

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
-from twisted.internet.error import ConnectionAborted, ConnectionDone, ConnectionLost
+from twisted.internet.error import ConnectionAborted
 from twisted.internet.interfaces import (
     IConsumer,
     IHalfCloseableDescriptor,
@@ -29,6 +29,7 @@ from twisted.internet.interfaces import (
     ITransport,
 )
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
+from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -37,6 +38,8 @@ READ_SIZE = 65_536  #: bytes of one read
 HIGH = 65_536  #: bytes queued above which a push producer is paused; it goes on when all of them are out
 PIECES = 64  #: written with one system call
 _RESET = struct.pack("ii", 1, 0)  # socket(7), SO_LINGER: close with a reset
+
+_NOTHING: deque[bytes | memoryview] = deque()  # of most streams, most of the time: an empty deque is 760 bytes
 
 _log = Logger(namespace="sticky.edge")
 
@@ -94,7 +97,7 @@ class Stream:
         self._send = handle.send
         self._state = _OPEN
         self._sending = Sending.OPEN
-        self._queue: deque[bytes | memoryview] = deque()
+        self._queue = _NOTHING
         self._producer: Any = None
         self._push = False
         self._producer_paused = False
@@ -106,9 +109,10 @@ class Stream:
     def write(self, data: bytes) -> None:
         """Send. What the kernel does not take now is queued, in order; a connection that has ended takes and drops it."""
         if self.buffered:
-            if data and self._state is not _GONE and self._state is not _DOOMED:
-                self._queue.append(data)
-                self.buffered += len(data)
+            if not data or self._state is _DOOMED or self._state is _GONE:
+                return
+            self._queue.append(data)
+            self.buffered += len(data)
         elif self._state is _OPEN and self._sending is not Sending.ENDED and data:
             try:
                 sent = self._send(data)
@@ -117,7 +121,7 @@ class Stream:
             left = len(data) - sent
             if not left:
                 return
-            self._queue.append(memoryview(data)[sent:] if sent else data)
+            self._queue = deque((memoryview(data)[sent:] if sent else data,))
             self.buffered = left
             self.startWriting()
         if self.buffered > HIGH and self._push and self._producer is not None:
@@ -135,7 +139,7 @@ class Stream:
         self._become(_CLOSING)
         self.stopReading()
         if self._sending is Sending.ENDED or not (self.buffered or self._has_more()):
-            self._doom(ConnectionDone())
+            self._doom(connectionDone)
         else:
             self.startWriting()
 
@@ -146,7 +150,7 @@ class Stream:
                 self._handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             except OSError:  # the peer was faster
                 pass
-            self._doom(ConnectionAborted())
+            self._doom(Failure(ConnectionAborted()))
 
     def loseWriteConnection(self) -> None:
         """Send a FIN after what was written. The peer may go on sending."""
@@ -269,6 +273,7 @@ class Stream:
                 sent -= len(first)
             if queue:
                 return None
+            self._queue = _NOTHING
         if self._has_more():
             self._producer_paused = False
             self._producer.resumeProducing()
@@ -321,7 +326,7 @@ class Stream:
         self.stopReading()
         self._stop_writing()
         self._become(_GONE)
-        self._queue.clear()
+        self._queue = _NOTHING
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.stopProducing()
@@ -329,13 +334,13 @@ class Stream:
         protocol, self.protocol = self.protocol, None
         protocol.connectionLost(reason)
 
-    def _doom(self, reason: ConnectionDone | ConnectionAborted | ConnectionLost) -> None:
+    def _doom(self, reason: Failure) -> None:
         # The descriptor stays open until then: a new connection with its number would be taken for this one by events that
         # the reactor holds already.
         self.stopReading()
         self._stop_writing()
         self._become(_DOOMED)
-        self._reactor.callLater(0, self.connectionLost, Failure(reason))
+        self._reactor.callLater(0, self.connectionLost, reason)
 
     def _become(self, state: StreamState) -> None:
         assert state in STEPS[self._state], (self._state, state)

@@ -171,6 +171,7 @@ class Relay:
         for end in (client, container):
             _tune(end.transport)
         container.transport.connector = CONNECTED
+        container.key = b""
         transport.write(switched)
         transport.registerProducer(container, True)
         container.transport.registerProducer(client, True)

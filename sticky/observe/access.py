@@ -61,7 +61,7 @@ class AccessRecord:
 class Counts:
     """Counts since the start, for whoever shows them. Plain attributes: adding to them is all that a request pays."""
 
-    __slots__ = ("bytes_in", "bytes_out", "by_status", "by_time", "requests", "seconds")
+    __slots__ = ("by_status", "by_time", "bytes_in", "bytes_out", "requests", "seconds")
 
     def __init__(self) -> None:
         self.requests = 0

@@ -60,9 +60,9 @@ class Combined:
             record.server,
             record.container,
             record.bytes_in,
-            "%.6f" % queue if queue else "0",
-            "%.6f" % connect if connect else "0",
-            "%.6f" % first if first else "0",
+            f"{queue:.6f}" if queue else "0",
+            f"{connect:.6f}" if connect else "0",
+            f"{first:.6f}" if first else "0",
             record.total,
             record.reason,
         )
@@ -77,7 +77,7 @@ class JSONLines:
     def facts(self, referer: str | None, agent: str | None) -> str:
         """See `Form`."""
         shown = ["null" if text is None else quoted(text) for text in (referer, agent)]
-        return '"referer":%s,"agent":%s' % (shown[0], shown[1])
+        return f'"referer":{shown[0]},"agent":{shown[1]}'
 
     def line(self, wall: float, record: AccessRecord, target: str, facts: str) -> str:
         """See `Form`."""
@@ -94,9 +94,9 @@ class JSONLines:
             record.status,
             record.bytes_in,
             record.bytes_out,
-            "%.6f" % record.queue if record.queue else "0",
-            "null" if connect is None else "%.6f" % connect,
-            "null" if first is None else "%.6f" % first,
+            f"{record.queue:.6f}" if record.queue else "0",
+            "null" if connect is None else f"{connect:.6f}",
+            "null" if first is None else f"{first:.6f}",
             record.total,
             record.reason,
             facts,

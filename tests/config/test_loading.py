@@ -191,7 +191,7 @@ class RefusedSettingTests(ConfigCase):
         wrong = {
             "sessioned = false": "sessioned: false is not supported by this version; allowed: true",
             "serial = true": "serial: true is not supported by this version; allowed: false",
-            "cpu = 2": "cpu: is not supported by this version; remove it",
+            "public_names = true": "public_names: is not supported by this version; remove it",
         }
         for settings, expected in wrong.items():
             self.assertEqual(self.refused_setting(settings), expected)

@@ -8,12 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from sticky.containers.isolation import Descendants
 from sticky.containers.place import Place
 from sticky.isticky import TCPAddress, UNIXAddress
 
 numbers = st.integers(1, 2**62)
 addresses = st.builds(TCPAddress, st.text(), st.integers(1, 65_535)) | st.builds(UNIXAddress, st.text())
-places = st.builds(Place, st.text(), numbers, numbers, numbers, st.lists(addresses).map(tuple), st.booleans())
+places = st.builds(
+    Place, st.text(), numbers, numbers, numbers, st.lists(addresses).map(tuple), st.booleans(),
+    st.booleans(), st.booleans(), st.sampled_from([each.value for each in Descendants]),
+)  # fmt: skip
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -38,6 +42,13 @@ class PlaceTests(SynchronousTestCase):
         except ValueError:
             return
         self.assertEqual(found.document()[key], value)
+
+    def test_one_of_an_earlier_version_is_a_plain_child(self) -> None:
+        place = Place("b", 1, 2, 3, (), False, True, True, "cgroup")
+        new = ("own_network", "wrapped", "descendants")
+        document = {name: value for name, value in place.document().items() if name not in new}
+        self.assertEqual(Place.parse(document), Place("b", 1, 2, 3, (), False))
+        self.assertRaises(ValueError, Place.parse, {**document, "descendants": "magic"})
 
     def test_a_later_versions_additions_are_left_alone(self) -> None:
         place = Place("b", 1, 2, 3, (), False)

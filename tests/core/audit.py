@@ -19,6 +19,8 @@ def audit(books: Books, fleet: Fleet) -> None:
     """Raises AssertionError where the fleet and the books disagree."""
     _sessions(books, fleet)
     _starts(books, fleet)
+    if not fleet.mail:
+        _hearsay(books, fleet)
     lasting = lasting_memory(books, books.memory)
     assert lasting == lasting_memory(books, memory_of(fleet)), (
         "replay of the records gives another state"
@@ -76,6 +78,15 @@ def _sessions(books: Books, fleet: Fleet) -> None:
     for stay in books.stays.values():
         assert stay.due > books.now, "a session outlived its clock"
         assert stay.open or stay.drains is None, "a draining session outlived its last request"
+
+
+def _hearsay(books: Books, fleet: Fleet) -> None:
+    """Once all mail is delivered, admission knows what the ledgers know, in whatever order it heard."""
+    for container in fleet.capacity.containers.values():
+        assert container.load == books.load(books.boxes[container.id])
+    for caller in {stay.caller for stay in books.stays.values()} | set(fleet.post._held_by):
+        held = sum(stay.caller == caller for stay in books.stays.values())
+        assert fleet.post.held_by(caller) == held, "the sessions of a caller are miscounted"
 
 
 def _starts(books: Books, fleet: Fleet) -> None:

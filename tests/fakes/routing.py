@@ -33,6 +33,9 @@ class FakeVerifier:
             raise found
         return found
 
+    def remembers(self, token: bytes) -> bool:
+        return token in self.known
+
 
 @implementer(ILease)
 @attrs.define(eq=False)

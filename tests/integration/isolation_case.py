@@ -12,7 +12,7 @@ from sticky.containers import abilities
 from sticky.containers.child import Child
 from sticky.containers.ownership import orphans
 from sticky.containers.process import ProcessBackend
-from tests.integration.process_case import ENVIRON, REACTOR, ProcessTestCase
+from tests.integration.process_case import ENVIRON, REACTOR, ProcessTestCase, forget_cgroups
 
 SYSTEM_PYTHON = "/usr/bin/python3"  #: one that another user may run, which that of a checkout under /root is not
 
@@ -46,6 +46,7 @@ class IsolationCase(ProcessTestCase):
 
     def clean(self) -> None:
         left = orphans(self.realm, [])
+        forget_cgroups(self.realm)
         assert not left, left
 
     def confined(self, *command: str, options: Mapping[str, object], **changes: Any) -> Child:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,7 @@ from twisted.internet import reactor
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
+from sticky.containers.cgroups import Cgroups
 from sticky.containers.child import Child
 from sticky.containers.logs import log_path
 from sticky.containers.process import IContainerReactor, ProcessBackend
@@ -33,6 +35,19 @@ COMMANDS: Mapping[Program, tuple[str, ...]] = {
     Program.EXITS: ("sh", "-c", "echo last words; exit 3"),
     Program.MISSING: ("no-such-program-anywhere",),
 }
+
+
+def forget_cgroups(realm: str) -> None:
+    """What daemons of a realm that were killed have left at the top of the hierarchies. Waits for processes that are dying."""
+    cgroups = Cgroups(realm)
+    for _ in range(200):
+        groups = cgroups.strays([]).values()
+        for group in groups:
+            group.kill()
+        if all(group.remove() for group in groups):
+            break
+        time.sleep(0.01)
+    cgroups.close()
 
 
 class ProcessTestCase(TestCase):

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from sticky._version import __version__
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = ("setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "sticky", "twisted")
+SHIPPED = ("setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "sticky", "twisted")
 INSTALLING = 300  #: seconds; Twisted and its friends come from the package index or pip's cache
 DEADLINE = 60
 
@@ -43,7 +43,9 @@ class InstallTests(SynchronousTestCase):
         for name in SHIPPED:
             path = ROOT / name
             if path.is_dir():
-                shutil.copytree(path, source / name, ignore=shutil.ignore_patterns("__pycache__", "dropin.cache"))
+                shutil.copytree(
+                    path, source / name, ignore=shutil.ignore_patterns("__pycache__", "dropin.cache", "*.so")
+                )
             else:
                 shutil.copy(path, source / name)
         self.run_in(self.folder, sys.executable, "-m", "venv", "env")
@@ -71,6 +73,10 @@ class InstallTests(SynchronousTestCase):
     def shipped(self, bin: Path) -> list[str]:
         """Files of the package in the tree that the environment lacks."""
         where = self.run_in(self.elsewhere, bin / "python", "-c", "import sticky; print(sticky.__path__[0])").strip()
-        ours = [path for path in (ROOT / "sticky").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        ours = [
+            path
+            for path in (ROOT / "sticky").rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".c")
+        ]
         self.assertGreater(len(ours), 50)
         return [str(path) for path in ours if not Path(where, path.relative_to(ROOT / "sticky")).is_file()]

@@ -27,7 +27,7 @@ from sticky.isticky import ContainerSpec, TCPAddress
 from tests.containers.conformance import AdoptionConformance, LeftBehind, Program, Recorder
 from tests.integration.children import LISTENS, PYTHON, STUBBORN, alive, written
 from tests.integration.earlier_daemon import EarlierDaemon
-from tests.integration.process_case import COMMANDS, ENVIRON, REACTOR, ProcessTestCase
+from tests.integration.process_case import COMMANDS, ENVIRON, REACTOR, ProcessTestCase, forget_cgroups
 
 
 class AdoptionCase(ProcessTestCase):
@@ -48,6 +48,7 @@ class AdoptionCase(ProcessTestCase):
         for pids in orphans(realm, []).values():
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
+        forget_cgroups(realm)
 
     def earlier(self, realm: str | None = None, **settings: Any) -> EarlierDaemon:
         daemon = EarlierDaemon(self.realm if realm is None else realm, **settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from twisted.internet.task import deferLater
 
 from sticky import networks
 from sticky.containers.knocking import Knocker, http_status
+from sticky.containers.process import ProcessBackend
 from sticky.isticky import ContainerSpec, TCPAddress
 from tests.containers.conformance import BackendConformance, Program
 from tests.integration.children import LISTENS, PYTHON, alive
@@ -48,6 +50,7 @@ def asked(address: TCPAddress) -> str:
 class ConfinedConformance(BackendConformance, IsolationCase):
     """The common promises, with everything that can be asked for at once."""
 
+    backend: ProcessBackend
     OPTIONS: dict[str, object] = {}
 
     def spec(self, program: Program) -> ContainerSpec:
@@ -136,7 +139,7 @@ class UserTests(IsolationCase):
 
     async def test_it_is_the_user_with_its_home_and_no_way_back(self) -> None:
         script = (
-            "import os; print(os.getresuid(), os.getresgid(), os.environ['HOME'], os.environ['USER'])\n"
+            "import os; print(os.getresuid(), os.getresgid(), os.getgroups(), os.environ['HOME'], os.environ['USER'])\n"
             "try: os.setuid(0)\n"
             "except PermissionError: print('no way back')\n"
             "print([line for line in open('/proc/self/status') if line.startswith(('NoNewPrivs', 'CapEff'))])"
@@ -145,7 +148,9 @@ class UserTests(IsolationCase):
         container = self.confined(python, "-I", "-S", "-c", script, options={"user": "nobody:65534"})
         await self.exit(container)
         lines = await self.output(container)
-        self.assertEqual(lines[:2], ["(65534, 65534, 65534) (65534, 65534, 65534) /nonexistent nobody", "no way back"])
+        self.assertEqual(
+            lines[:2], ["(65534, 65534, 65534) (65534, 65534, 65534) [65534] /nonexistent nobody", "no way back"]
+        )
         self.assertIn("NoNewPrivs:\\t1", lines[2])
         self.assertIn("CapEff:\\t0000000000000000", lines[2])
 
@@ -278,6 +283,33 @@ class FileSystemTests(IsolationCase):
         container.terminate()
         exit = await self.exit(container)
         self.assertEqual((exit.status, exit.last_lines[-1]), (7, "bye"))
+
+    async def test_a_python_server_says_it_is_ready_and_runs_its_exit_hooks_in_there(self) -> None:
+        app = self.folder / "game.py"
+        app.write_text(
+            "import sticky, subprocess\n"
+            "app = sticky.App('game')\n"
+            "@app.server(port=8000)\n"
+            "class Server:\n"
+            "    @sticky.enter()\n"
+            "    def start(self): subprocess.Popen(['python3', '-m', 'http.server', '8000', '--bind', '127.0.0.1'])\n"
+            "    @sticky.exit()\n"
+            "    def stop(self): print('bye')\n"
+        )
+        command = (sys.executable, "-m", "sticky.containers.runtime", "serve", str(app), "--server", "Server")
+        for more in (
+            {"read_only": True},
+            {"descendants": "pid_namespace"},
+            {"read_only": True, "descendants": "pid_namespace"},
+        ):
+            options = {"network": True, "state_dir": str(self.state), **more}
+            scratch = self.state / "run" / f"ct-{os.urandom(4).hex()}"
+            container = self.confined(*command, options=options, port=8000, reports_ready=True, scratch=scratch)
+            await self.ready(container)
+            self.assertTrue((scratch / "ready").exists())
+            container.terminate()
+            exit = await self.exit(container)
+            self.assertEqual((exit.status, exit.last_lines[-1:]), (0, ("bye",)), more)
 
     async def test_with_everything_at_once_as_another_user(self) -> None:
         options = {

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SkipTest
 
 from sticky.edge.handshake import RelayRules
 from sticky.isticky import TCPAddress
-from tests.integration.ws_fuzz import Case, cases
+from tests.integration.ws_fuzz import LAST, Case, cases, ending, last
 from tests.integration.ws_matrix import whole
 from tests.integration.ws_peers import (
     AsyncioServer,
@@ -66,6 +66,8 @@ def autobahn(books: Books) -> Any:
 
         def onMessage(self, payload: bytes, isBinary: bool) -> None:
             books.messages[self.path].append(payload)
+            if payload == LAST:
+                self.sendMessage(payload)
 
         def dropConnection(self, abort: bool = False) -> None:
             # Closing with bytes unread is a reset, which may overtake its own Close.
@@ -93,6 +95,8 @@ def websockets_server(books: Books) -> AsyncioServer:
         try:
             async for message in connection:
                 messages.append(message.encode() if isinstance(message, str) else message)
+                if messages[-1] == LAST:
+                    await connection.send(message)
         except websockets.ConnectionClosedError:
             pass
         await connection.wait_closed()
@@ -148,9 +152,9 @@ class ToServer(RelayCase):
         head, _, client.got = client.got.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 101"), head
         assert (b"permessage-deflate" in head) == case.deflate, head
-        half = len(case.wire) // 2
-        client.transport.write(case.wire[:half])
-        reactor.callLater(0, client.transport.write, case.wire[half:])
+        wire = case.wire + last(masked=True)
+        client.transport.write(wire[: len(wire) // 2])
+        reactor.callLater(0, client.transport.write, wire[len(wire) // 2 :])
 
         def code() -> int | None:
             for opcode, payload in whole(client.got):
@@ -158,7 +162,13 @@ class ToServer(RelayCase):
                     return int(struct.unpack("!H", payload[:2])[0]) if payload else 1005
             return VANISHED if client.fin or client.gone else None
 
+        def answered() -> bool:
+            return code() is not None or any(opcode == 1 for opcode, _ in whole(client.got))
+
         started = reactor.seconds()
+        await self.until(lambda: answered() or reactor.seconds() - started > HANGS_AFTER)
+        if code() is None:
+            client.transport.write(ending(masked=True))
         await self.until(lambda: code() is not None or reactor.seconds() - started > HANGS_AFTER)
         seen = code()
         connector.disconnect()

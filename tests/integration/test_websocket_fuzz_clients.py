@@ -13,7 +13,7 @@ from twisted.trial.unittest import SkipTest
 from sticky.edge.handshake import RelayRules
 from sticky.isticky import TCPAddress
 from tests.integration.test_websocket_fuzz import AT_ONCE, HANGS_AFTER, VANISHED, Outcome, difference
-from tests.integration.ws_fuzz import Case, cases
+from tests.integration.ws_fuzz import Case, cases, ending
 from tests.integration.ws_matrix import whole
 from tests.integration.ws_peers import Caller, One, RawContainer, RelayCase, autobahn_client, in_thread, reactor
 
@@ -40,7 +40,7 @@ class Saying(RawContainer):
         if began and self.head.endswith(b"\r\n\r\n"):
             path = self.head.split(b" ")[1].decode()
             self.said[path] = self
-            wire = CASES[int(path.rpartition("-")[2])].wire
+            wire = CASES[int(path.rpartition("-")[2])].wire + ending(masked=False)
             self.transport.write(wire[: len(wire) // 2])
             reactor.callLater(0, self.transport.write, wire[len(wire) // 2 :])
         if any(opcode == 8 for opcode, _ in whole(self.got)):

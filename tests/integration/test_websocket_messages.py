@@ -96,6 +96,11 @@ class TCPAsMessagesTests(MessageMatrix, RelayCase):
     rules = MESSAGES
 
 
+class TwistedTransportsAsMessagesTests(MessageMatrix, RelayCase):
+    rules = MESSAGES
+    own_transports = False
+
+
 class UNIXAsMessagesTests(MessageMatrix, RelayCase):
     rules = MESSAGES
     unix = True

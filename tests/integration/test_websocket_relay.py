@@ -81,6 +81,12 @@ class TCPTests(FrameMatrix, RelayCase):
     """Over TCP."""
 
 
+class TwistedTransportsTests(FrameMatrix, RelayCase):
+    """Over TCP with Twisted's transports."""
+
+    own_transports = False
+
+
 class UNIXTests(FrameMatrix, RelayCase):
     """With a Unix socket to the container."""
 

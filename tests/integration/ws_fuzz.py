@@ -17,7 +17,7 @@ from tests.strategies_frames import Frame, encode, unmask
 
 LENGTHS = (0, 1, 2, 124, 125, 126, 127, 128, 255, 256, 65534, 65535, 65536, 65537)
 CODES = (0, 1, 999, *range(1000, 1017), 1100, 2000, 2999, 3000, 3999, 4000, 4999, 5000, 5001, 65535)
-ENDING = struct.pack("!H", 4000) + b"done"  #: the payload of the Close that ends each case
+LAST = b"the last word"  #: a message that may follow a case: whoever gets it has judged all that came before
 BAD_TEXT = {
     "lone continuation": b"\x80",
     "overlong slash": b"\xc0\xaf",
@@ -58,12 +58,21 @@ def frame(opcode: int, payload: bytes = b"", *, masked: bool, fin: bool = True, 
 
 def cases(masked: bool) -> list[Case]:
     """All of them; `masked`: for frames of a client."""
-    ending = frame(8, ENDING, masked=masked)
-    plain = [Case(name, wire + ending) for name, wire in _plain(masked)]
-    deflated = [Case(name, wire + ending, True) for name, wire in _deflated(masked)]
+    plain = [Case(name, wire) for name, wire in _plain(masked)]
+    deflated = [Case(name, wire, True) for name, wire in _deflated(masked)]
     found = plain + deflated
     assert len({case.name for case in found}) == len(found)
     return found
+
+
+def last(masked: bool) -> bytes:
+    """A message to end with."""
+    return frame(1, LAST, masked=masked)
+
+
+def ending(masked: bool) -> bytes:
+    """A Close to end with."""
+    return frame(8, struct.pack("!H", 4000) + b"done", masked=masked)
 
 
 def _plain(m: bool) -> Iterator[tuple[str, bytes]]:

@@ -32,6 +32,8 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
+from sticky.edge.accepting import Acceptor
+from sticky.edge.dialling import Dialler
 from sticky.edge.handshake import RelayRules
 from sticky.edge.websocket import RelayTimes, WebSocketRelays
 from sticky.isticky import Address, TCPAddress, UNIXAddress
@@ -174,6 +176,7 @@ class RelayCase(TestCase):
     timeout = 60
     unix = False
     tls = False
+    own_transports = True  #: the edge's own, as in the daemon; False: Twisted's, which TLS and odd endpoints bring
     times = RelayTimes()
     rules = RelayRules(ping_interval=0)
 
@@ -192,7 +195,7 @@ class RelayCase(TestCase):
 
     def relayed(self, address: Address) -> int:
         """Put the relay before this container; returns its port."""
-        self.relays = WebSocketRelays(reactor, self.times)
+        self.relays = WebSocketRelays(Dialler(reactor) if self.own_transports else reactor, self.times)
         self.fronts = WSFrontFactory(self.relays, address, self.rules)
         if self.tls:
             pair = ssl.KeyPair.generate().selfSignedCert(1, CN="localhost")
@@ -202,6 +205,8 @@ class RelayCase(TestCase):
             port = reactor.listenSSL(0, self.fronts, options, interface="127.0.0.1")
         else:
             port = reactor.listenTCP(0, self.fronts, interface="127.0.0.1")
+            if self.own_transports:
+                port = Acceptor(port, lambda *texts, **fields: self.fail(texts))
         self.addCleanup(self.over, self.relays, self.fronts)
         self.addCleanup(port.stopListening)
         return int(port.getHost().port)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 from urllib.parse import quote
 
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
-from twisted.logger import LogEvent, LogPublisher, formatEvent
+from twisted.logger import ILogObserver, LogEvent, LogPublisher, formatEvent
 from twisted.trial.unittest import TestCase
 
-from sticky.observe.access import BATCH, EVENT, AccessLog, AccessRecord
+from sticky.observe.access import BATCH, EVENT, AccessLog, AccessRecord, Keeper
 from sticky.observe.access_forms import FORMS
 from sticky.observe.lines import FLUSH_AFTER, LOOK_EVERY, SAY_EVERY, Lines
 from sticky.observe.watching import WithRequests
@@ -27,11 +28,11 @@ def escaped(text: str) -> str:
     return "".join(f"%{byte:02x}" for byte in text.encode())
 
 
-def record(target: bytes = b"/x?a=1", block: bytes = b"", **changes: object) -> AccessRecord:
+def record(target: bytes = b"/x?a=1", block: bytes = b"", keeper: Keeper | None = None) -> AccessRecord:
     """A request that was served."""
     return AccessRecord(
-        "192.0.2.7", b"GET", target, 200, 0, 128, "sd-1", "ct-1", "game", 0.0, 0.001, 0.2, 0.3, "-", block, **changes
-    )  # type: ignore[arg-type]
+        "192.0.2.7", b"GET", target, 200, 0, 128, "sd-1", "ct-1", "game", 0.0, 0.001, 0.2, 0.3, "-", block, keeper
+    )
 
 
 class Written(TestCase):
@@ -90,7 +91,7 @@ class LineTests(Written):
     def test_a_log_that_cannot_be_written_is_said_once_a_minute_and_stops_nothing(self) -> None:
         self.lines.path = Path(self.mktemp()) / "missing" / "log"
         log = self.log()
-        said = []
+        said: list[LogEvent] = []
         self.lines._log.observer = said.append  # type: ignore[assignment]
         for _ in range(3):
             log.write(record())
@@ -210,13 +211,13 @@ class WatchTests(TestCase):
         def observe(event: LogEvent) -> None:
             events.append(event)
 
-        publisher.addObserver(observe)
+        publisher.addObserver(cast(ILogObserver, observe))
         log.write(record(b"/?modal_session_token=" + TOKEN, b"\r\nReferer: /?modal_session_token=" + TOKEN))
         (event,) = events
-        self.assertEqual((event["sticky_event"], event.get("server"), event["log_time"]), (EVENT, "game", WALL))
+        self.assertEqual((event["sticky_event"], event["server"], event["log_time"]), (EVENT, "game", WALL))
         self.assertNotIn("log_failure", event)
         self.assertIn("192.0.2.7 sd-1 ct-1 GET /?modal_session_token=REDACTED 200", formatEvent(event))
-        self.assertNotIn(SECRET, repr(dict(event)))
-        publisher.removeObserver(observe)
+        self.assertNotIn(SECRET, repr(event) + str(event["said"]))
+        publisher.removeObserver(cast(ILogObserver, observe))
         log.write(record())
         self.assertEqual(len(events), 1)

@@ -46,5 +46,5 @@ class SameAsConfigurationTests(TestCase):
         from sticky.sdk.app import App
 
         arguments = set(inspect.signature(App.server).parameters)
-        elsewhere = {"sessioned"}  # the decorator
+        elsewhere = {"sessioned", "docker"}  # the decorator; an image is the operator's choice, in the file
         self.assertEqual(set(), set(ROWS) - arguments - elsewhere)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-from twisted.internet import reactor
+from twisted.internet import reactor as _reactor
 from twisted.internet.protocol import Factory, Protocol
 
+reactor: Any = _reactor
 reactor.listenTCP(int(sys.argv[1]), Factory.forProtocol(Protocol), backlog=4096, interface="127.0.0.1")
 reactor.run()

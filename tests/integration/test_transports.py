@@ -1,0 +1,376 @@
+"""Our own streams over real sockets keep what Twisted's transports promise, on the reactor's own loop and on the fast one."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from twisted.internet import reactor as _reactor
+from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.internet.protocol import ClientFactory, Factory, Protocol
+from twisted.internet.task import deferLater
+from twisted.python.failure import Failure
+from twisted.trial.unittest import TestCase
+from zope.interface import implementer
+
+from sticky.edge.accepting import Acceptor
+from sticky.edge.dialling import Attempt, Dialler
+from sticky.edge.fast_loop import accelerate, can_accelerate
+from sticky.edge.transport import HIGH, READ_SIZE, Stream
+
+reactor: Any = _reactor
+
+
+@implementer(IHalfCloseableProtocol)
+class Noting(Protocol):
+    """Notes what it is told."""
+
+    transport: Any
+
+    def __init__(self) -> None:
+        self.received = b""
+        self.ended: list[str] = []
+
+    def dataReceived(self, data: bytes) -> None:
+        self.received += data
+
+    def readConnectionLost(self) -> None:
+        self.ended.append("read")
+
+    def writeConnectionLost(self) -> None:
+        self.ended.append("write")
+
+    def connectionLost(self, reason: Failure = None) -> None:  # type: ignore[assignment]
+        self.ended.append(type(reason.value).__name__)
+
+
+class Producer:
+    """Counts how often it is paused and resumed."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def pauseProducing(self) -> None:
+        self.calls.append("pause")
+
+    def resumeProducing(self) -> None:
+        self.calls.append("resume")
+
+    def stopProducing(self) -> None:
+        self.calls.append("stop")
+
+
+class StreamCase(TestCase):
+    """One stream of ours, and a plain socket at its other end."""
+
+    timeout = 30
+
+    def pair(self, protocol: Any = None) -> tuple[Stream, Any, socket.socket]:
+        ours, peer = socket.socketpair()
+        ours.setblocking(False)
+        peer.setblocking(False)
+        protocol = protocol or Noting()
+        stream = Stream(reactor, ours, protocol)
+        stream.startReading()
+        protocol.makeConnection(stream)
+        self.addCleanup(peer.close)
+
+        def end() -> Any:
+            stream.abortConnection()
+            return deferLater(reactor, 0.02)
+
+        self.addCleanup(end)
+        return stream, protocol, peer
+
+    async def until(self, what: Any, seconds: float = 5.0) -> None:
+        deadline = reactor.seconds() + seconds
+        while not what():
+            if reactor.seconds() > deadline:
+                self.fail("it did not come true")
+            await deferLater(reactor, 0.002)
+
+    async def take(self, peer: socket.socket, size: int) -> bytes:
+        """So many bytes from the stream."""
+        data = b""
+
+        def more() -> bool:
+            nonlocal data
+            try:
+                data += peer.recv(1 << 20)
+            except BlockingIOError:
+                return False
+            return len(data) >= size
+
+        await self.until(more)
+        return data
+
+
+class WriteTests(StreamCase):
+    async def test_a_small_write_is_in_the_kernel_when_it_returns(self) -> None:
+        stream, _, peer = self.pair()
+        stream.write(b"hello")
+        self.assertEqual((peer.recv(10), stream.buffered), (b"hello", 0))
+
+    async def test_what_does_not_fit_is_queued_and_arrives_in_order(self) -> None:
+        stream, _, peer = self.pair()
+        data = bytes(range(256)) * 8_000
+        stream.write(data)
+        stream.writeSequence([b"then", b" this"])
+        for number in range(200):
+            stream.write(b"%03d" % number)
+        self.assertGreater(stream.buffered, 0)
+        expected = data + b"then this" + b"".join(b"%03d" % number for number in range(200))
+        self.assertEqual(await self.take(peer, len(expected)), expected)
+        await self.until(lambda: stream.buffered == 0)
+
+    async def test_a_push_producer_is_paused_above_the_mark_and_resumed_when_all_is_out(self) -> None:
+        stream, _, peer = self.pair()
+        producer = Producer()
+        stream.registerProducer(producer, True)
+        size = 0
+        while stream.buffered <= HIGH:
+            stream.write(b"x" * 50_000)
+            size += 50_000
+        self.assertEqual(producer.calls, ["pause"])
+        await self.take(peer, size)
+        await self.until(lambda: producer.calls == ["pause", "resume"])
+
+    async def test_a_pull_producer_is_asked_when_nothing_is_queued(self) -> None:
+        stream, _, _ = self.pair()
+        producer = Producer()
+        stream.registerProducer(producer, False)
+        self.assertEqual(producer.calls, ["resume"])
+        await self.until(lambda: len(producer.calls) > 1)
+        stream.unregisterProducer()
+
+    async def test_two_producers_are_one_too_many(self) -> None:
+        stream, _, _ = self.pair()
+        stream.registerProducer(Producer(), True)
+        with self.assertRaises(RuntimeError):
+            stream.registerProducer(Producer(), True)
+
+
+class ReadTests(StreamCase):
+    async def test_a_paused_stream_delivers_nothing_and_a_resumed_one_all(self) -> None:
+        stream, protocol, peer = self.pair()
+        stream.pauseProducing()
+        stream.pauseProducing()
+        peer.send(b"x" * 1000)
+        await deferLater(reactor, 0.02)
+        self.assertEqual(protocol.received, b"")
+        stream.resumeProducing()
+        await self.until(lambda: len(protocol.received) == 1000)
+
+    async def test_one_read_is_bounded(self) -> None:
+        stream, protocol, peer = self.pair()
+        stream.pauseProducing()
+        peer.setblocking(True)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        peer.send(b"x" * (READ_SIZE + 10))
+        stream.doRead()
+        self.assertLessEqual(len(protocol.received), READ_SIZE)
+
+    async def test_the_protocol_may_be_exchanged(self) -> None:
+        stream, first, peer = self.pair()
+        second = Noting()
+        stream.protocol = second
+        peer.send(b"x")
+        await self.until(lambda: second.received == b"x")
+        self.assertEqual(first.received, b"")
+
+
+class EndTests(StreamCase):
+    async def test_a_fin_is_half_a_close(self) -> None:
+        stream, protocol, peer = self.pair()
+        peer.shutdown(socket.SHUT_WR)
+        await self.until(lambda: protocol.ended == ["read"])
+        stream.write(b"still")
+        self.assertEqual(peer.recv(10), b"still")
+        stream.loseConnection()
+        await self.until(lambda: protocol.ended == ["read", "ConnectionDone"])
+
+    async def test_a_fin_is_the_end_for_a_protocol_that_knows_no_half(self) -> None:
+        ended: list[Failure] = []
+
+        class Plain(Protocol):
+            def connectionLost(self, reason: Failure = None) -> None:  # type: ignore[assignment]
+                ended.append(reason)
+
+        _, _, peer = self.pair(Plain())
+        peer.close()
+        await self.until(lambda: ended)
+        ended[0].trap(ConnectionDone)
+
+    async def test_our_own_fin_follows_what_was_written(self) -> None:
+        stream, protocol, peer = self.pair()
+        stream.write(b"x" * 2_000_000)
+        stream.loseWriteConnection()
+        self.assertEqual(len(await self.take(peer, 2_000_000)), 2_000_000)
+        await self.until(lambda: protocol.ended == ["write"])
+        self.assertEqual(peer.recv(10), b"")
+        stream.write(b"nothing goes now")
+        peer.send(b"but this comes")
+        await self.until(lambda: protocol.received == b"but this comes")
+
+    async def test_a_close_waits_for_what_was_written_and_is_told_in_a_later_turn(self) -> None:
+        stream, protocol, peer = self.pair()
+        stream.write(b"x" * 2_000_000)
+        stream.loseConnection()
+        stream.loseConnection()
+        self.assertEqual(protocol.ended, [])
+        await self.take(peer, 2_000_000)
+        await self.until(lambda: protocol.ended == ["ConnectionDone"])
+        idle, quick, _ = self.pair()
+        idle.loseConnection()
+        self.assertEqual(quick.ended, [])
+        await self.until(lambda: quick.ended == ["ConnectionDone"])
+
+    async def test_a_paused_producer_is_asked_before_a_close(self) -> None:
+        stream, protocol, peer = self.pair()
+        producer = Producer()
+        stream.registerProducer(producer, True)
+        stream.write(b"x" * 2_000_000)
+        stream.loseConnection()
+        await self.take(peer, 2_000_000)
+        await self.until(lambda: producer.calls[:2] == ["pause", "resume"])
+        await self.until(lambda: protocol.ended == ["ConnectionDone"])
+
+    async def test_an_abort_drops_what_is_queued_and_resets(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        peer = socket.create_connection(listener.getsockname())
+        self.addCleanup(peer.close)
+        ours, _ = listener.accept()
+        ours.setblocking(False)
+        protocol = Noting()
+        stream = Stream(reactor, ours, protocol)
+        protocol.makeConnection(stream)
+        producer = Producer()
+        stream.registerProducer(producer, True)
+        stream.write(b"x" * 10_000_000)
+        stream.abortConnection()
+        stream.abortConnection()
+        stream.write(b"after")
+        self.assertEqual(protocol.ended, [])
+        await self.until(lambda: protocol.ended == ["ConnectionAborted"])
+        self.assertEqual(producer.calls, ["pause", "stop"])
+        with self.assertRaises(ConnectionResetError):
+            while peer.recv(1 << 20):
+                pass
+
+    async def test_a_write_to_a_peer_that_is_gone_tells_the_protocol_once(self) -> None:
+        stream, protocol, peer = self.pair()
+        stream.pauseProducing()
+        peer.close()
+        stream.write(b"x")
+        stream.write(b"y")
+        await self.until(lambda: protocol.ended)
+        await deferLater(reactor, 0.02)
+        self.assertEqual(len(protocol.ended), 1)
+        self.assertIn(protocol.ended[0], (ConnectionLost.__name__, ConnectionDone.__name__))
+
+    async def test_a_protocol_that_fails_loses_its_connection_and_nobody_elses(self) -> None:
+        class Failing(Noting):
+            def dataReceived(self, data: bytes) -> None:
+                raise ZeroDivisionError
+
+        _, failing, peer = self.pair(Failing())
+        _, other, other_peer = self.pair()
+        peer.send(b"x")
+        await self.until(lambda: failing.ended == ["ZeroDivisionError"])
+        other_peer.send(b"y")
+        await self.until(lambda: other.received == b"y")
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+
+class DialTests(StreamCase):
+    async def test_a_listener_and_a_dial_meet(self) -> None:
+        made: list[Noting] = []
+
+        class Making(Factory):
+            def buildProtocol(self, address: Any) -> Any:
+                made.append(Noting())
+                return made[-1]
+
+        port = Acceptor(reactor.listenTCP(0, Making(), interface="127.0.0.1"), lambda text, **fields: None)
+        dialled = Noting()
+        factory = ClientFactory()
+        factory.buildProtocol = lambda address: dialled  # type: ignore[method-assign,assignment]
+        attempt = Dialler(reactor).connectTCP("127.0.0.1", port.getHost().port, factory)
+        await self.until(lambda: made and made[0].transport and dialled.transport)
+        self.assertIs(attempt.state, Attempt.CONNECTED)
+        dialled.transport.write(b"x" * 300_000)
+        await self.until(lambda: len(made[0].received) == 300_000)
+        self.assertEqual(made[0].transport.getPeer(), dialled.transport.getHost())
+        self.assertTrue(made[0].transport.getTcpNoDelay() and made[0].transport.getTcpKeepAlive())
+        await port.stopListening()
+        attempt.disconnect()
+        await self.until(lambda: made[0].ended == ["read"] and dialled.ended == ["ConnectionDone"])
+        made[0].transport.loseConnection()
+        await self.until(lambda: made[0].ended == ["read", "ConnectionDone"])
+
+    async def test_refused_given_up_and_impossible_dials_fail_once_in_a_later_turn(self) -> None:
+        failed: list[str] = []
+
+        class Trying(ClientFactory):
+            def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:
+                failed.append(type(reason.value).__name__)
+
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            free = taken.getsockname()[1]
+        dialler = Dialler(reactor)
+        dialler.connectTCP("127.0.0.1", free, Trying())
+        self.assertEqual(failed, [])
+        await self.until(lambda: failed == ["ConnectionRefusedError"])
+        dialler.connectUNIX("/nonexistent/socket", Trying())
+        await self.until(lambda: len(failed) == 2)
+        attempt = dialler.connectTCP("127.0.0.1", free, Trying())
+        attempt.disconnect()
+        attempt.disconnect()
+        await deferLater(reactor, 0.05)
+        self.assertEqual(failed[2:], ["UserError"])
+
+
+class FastLoopTests(TestCase):
+    def test_the_installed_twisted_has_what_the_fast_loop_uses(self) -> None:
+        from twisted.internet.epollreactor import EPollReactor
+
+        own = EPollReactor()
+        self.addCleanup(own._poller.close)
+        self.assertTrue(can_accelerate(own))
+        self.assertTrue(accelerate(own))
+        self.assertIsNot(own.doIteration, own.doPoll)
+
+    def test_other_reactors_are_left_alone(self) -> None:
+        from twisted.internet.pollreactor import PollReactor
+
+        own = PollReactor()
+        before = own.doIteration
+        self.assertFalse(accelerate(own))
+        self.assertEqual(own.doIteration, before)
+
+
+class _Fast(StreamCase):
+    """The same on the fast loop."""
+
+    def setUp(self) -> None:
+        before = reactor.doIteration
+        if accelerate(reactor):
+            self.addCleanup(setattr, reactor, "doIteration", before)
+
+
+class FastWriteTests(_Fast, WriteTests):
+    pass
+
+
+class FastReadTests(_Fast, ReadTests):
+    pass
+
+
+class FastEndTests(_Fast, EndTests):
+    pass
+
+
+class FastDialTests(_Fast, DialTests):
+    pass
