@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import attrs
@@ -15,7 +15,7 @@ from zope.interface import implementer
 
 from sticky import errors
 from sticky.core.tokens import Claims
-from sticky.core.values import ServerName, SessionId
+from sticky.core.values import EndReason, ServerName, SessionId
 from sticky.isticky import (
     Credentials,
     IContainerBackend,
@@ -57,8 +57,33 @@ class Servers:
     """All Servers by name."""
 
     def __init__(self, servers: Sequence[ServerService]) -> None:
-        self.by_name: Mapping[ServerName, ServerService] = {server.server: server for server in servers}
-        self.tallies: Mapping[ServerName, Tally] = {name: Tally() for name in self.by_name}
+        self.by_name: dict[ServerName, ServerService] = {}
+        self.tallies: dict[ServerName, Tally] = {}
+        self.leaving: list[ServerService] = []  #: removed, with containers that are not gone
+        for server in servers:
+            self.add(server)
+
+    def add(self, server: ServerService) -> None:
+        """One more; starting it is the caller's."""
+        self.by_name[server.server] = server
+        self.tallies[server.server] = Tally()
+
+    def remove(self, name: ServerName) -> Deferred[None]:
+        """End a Server and its sessions (`deployment_ended`). Fires when the last of its containers is gone."""
+        server = self.by_name.pop(name)
+        del self.tallies[name]
+        self.leaving.append(server)
+
+        def gone(_: None) -> None:
+            self.leaving.remove(server)
+            if server.running:
+                server.stopService()
+
+        return server.drain(EndReason.DEPLOYMENT_ENDED).addCallback(gone)
+
+    def all(self) -> list[ServerService]:
+        """Those that leave too."""
+        return [*self.by_name.values(), *self.leaving]
 
     def begin(self, claims: Claims, holder: ILeaseHolder) -> Lease:
         """See `IRouting`."""
@@ -71,14 +96,15 @@ class Servers:
     def picture(self) -> Picture:
         """What lives now, for a journal that has to be written anew."""
         memories, places = {}, {}
-        for name, server in self.by_name.items():
-            memories[name], places[name] = server.memory()
+        for server in self.all():
+            memories[server.server], places[server.server] = server.memory()
         return memories, places
 
     def start(self, request: StartRequest) -> Deferred[Credentials]:
         """See `ISessions`."""
+        server = self._serving(request.server)
         tally = self.tallies[request.server]
-        return self.by_name[request.server].start(request).addCallbacks(tally.grant, tally.refuse)
+        return server.start(request).addCallbacks(tally.grant, tally.refuse)
 
     def position(self, waiting: Deferred[Credentials]) -> QueuePosition | None:
         """See `ISessions`."""
@@ -101,7 +127,13 @@ class Servers:
 
     def sessions(self, server: ServerName, owner: str, after: SessionId | None, limit: int) -> Sequence[SessionStatus]:
         """See `ISessions`."""
-        return self.by_name[server].sessions(owner, after, limit)
+        return self._serving(server).sessions(owner, after, limit)
+
+    def _serving(self, name: ServerName) -> ServerService:
+        try:
+            return self.by_name[name]
+        except KeyError:  # it was removed while the request came in
+            raise errors.UnknownHost from None
 
     def _of(self, claims: Claims) -> ServerService:
         try:
@@ -170,7 +202,7 @@ class Daemon(Service):
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        servers = list(self._servers.by_name.values())
+        servers = self._servers.all()
         websockets = self._close_websockets()
         gone = DeferredList([server.drain() for server in servers])
         impatience = self._clock.callLater(self._shutdown_timeout, self.kill)
@@ -179,7 +211,8 @@ class Daemon(Service):
         if impatience.active():
             impatience.cancel()
         for server in servers:
-            server.stopService()
+            if server.running:
+                server.stopService()
         await (self._listeners.stopService() or succeed(None))
         for backend in self._backends:
             await backend.stop()
@@ -189,5 +222,5 @@ class Daemon(Service):
     def kill(self) -> None:
         """End every container now: the time for an orderly stop is over, or the operator has no patience."""
         self.log.warn("containers are killed")
-        for server in self._servers.by_name.values():
+        for server in self._servers.all():
             server.kill()

@@ -110,7 +110,7 @@ class BadBody(BadRequest):
 class NoCredential(Refusal):
     status = 401
     code = "no_credential"
-    text = "This request needs a token and carries none."
+    text = "This request needs a token and carries none of the kind that counts here."
 
 
 class BadCredential(Refusal):

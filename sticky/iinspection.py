@@ -108,6 +108,82 @@ class ContainerLog:
     live: bool
 
 
+@attrs.frozen
+class ServerChange:
+    """What a new definition meant for one Server."""
+
+    server: ServerName
+    #: "added", "removed", "rolling" (old containers keep their sessions), "recreated" (they stop), "live" or "unchanged"
+    what: str
+    deployment: DeploymentId | None  #: the newest one now; None: the Server is gone
+    before: DeploymentId | None = None  #: the newest one until now; None: there was no such Server
+    settings: tuple[str, ...] = ()  #: names of those that differ
+    sessions: int = 0  #: on containers of older deployments, or of the Server that is removed
+
+
+@attrs.frozen
+class DeployReport:
+    """What a new definition meant."""
+
+    servers: tuple[ServerChange, ...]
+    tokens: bool  #: whether proxy tokens differ
+    warnings: tuple[str, ...]
+
+
+@attrs.frozen
+class DeploymentView:
+    """One deployment of a Server."""
+
+    server: ServerName
+    deployment: DeploymentId
+    newest: bool
+    containers: tuple[str, ...]  #: the state of each
+    sessions: int
+    in_flight: int  #: requests
+
+
+@attrs.frozen
+class LeavingView:
+    """A Server that was removed, with containers that are not gone."""
+
+    server: ServerName
+    containers: int
+    sessions: int
+
+
+@attrs.frozen
+class RolloutView:
+    """Which deployments there are."""
+
+    sources: str  #: what was deployed last
+    deployments: tuple[DeploymentView, ...]  #: Server by Server, the newest first
+    leaving: tuple[LeavingView, ...]
+    can_undo: bool
+
+
+class IDeploying(Interface):
+    """Bringing a new definition to a daemon that runs. Never touches a connection that is open."""
+
+    def deploy(
+        file: Path | None, app: str | None, cwd: Path | None, *, recreate: bool, force: bool
+    ) -> Deferred[DeployReport]:
+        """Read the definition again, from the same sources or with another file or app (relative to `cwd`), and apply it.
+
+        Servers that are new start, those that are missing end (`deployment_ended`). Of the others live settings count at
+        once, and whatever else differs makes a new deployment: old containers keep their sessions to the end, or with
+        `recreate` stop now. `force`: a new deployment of each Server, whether or not something differs.
+
+        Fails with `errors.ConfigError` or `InvalidError` (what is wrong, or needs a restart), or `errors.Unavailable`
+        (retry); then nothing has changed. Success does not promise that a container of the new definition starts.
+        """
+
+    def undo(*, recreate: bool) -> Deferred[DeployReport]:
+        """Apply the definition before this one again: its settings, not the files that they name. Fails as `deploy` does."""
+
+    def rollout() -> RolloutView:
+        """Which deployments there are, and how many sessions are left on old ones."""
+
+
 class IInspection(Interface):
     """Everything that an operator may see and do. Ids may be given by a prefix that only one of them has."""
 

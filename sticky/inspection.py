@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from heapq import nsmallest
 from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -20,10 +19,10 @@ from sticky import errors
 from sticky._version import __version__
 from sticky.config.settings import ServerSettings, Settings
 from sticky.containers.logs import log_path
-from sticky.core.container import Container, ContainerState
+from sticky.core.container import Container
 from sticky.core.session import Session
 from sticky.core.tokens import Claims
-from sticky.core.values import Caller, ContainerId, EndReason, ServerName, SessionId
+from sticky.core.values import Caller, ContainerId, ServerName, SessionId
 from sticky.daemon import Servers
 from sticky.iinspection import ContainerLog, ContainerView, DaemonView, IInspection, ServerView, SessionView
 from sticky.isticky import Address, Credentials, StartRequest, TCPAddress
@@ -52,7 +51,7 @@ class Inspection:
         clock: IReactorTime,
     ) -> None:
         self._servers = servers
-        self._settings: Mapping[str, ServerSettings] = {server.name: server for server in settings.servers}
+        self.replace(settings)
         self._daemon = settings.daemon
         self._endings = endings
         self._minting = minting
@@ -60,6 +59,10 @@ class Inspection:
         self._listen = listen
         self._clock = clock
         self._began = clock.seconds()
+
+    def replace(self, settings: Settings) -> None:
+        """These Servers' settings are shown from now on. The daemon's own never change."""
+        self._settings: Mapping[str, ServerSettings] = {server.name: server for server in settings.servers}
 
     # --- looking
 
@@ -147,28 +150,8 @@ class Inspection:
         """See `IInspection`."""
         service, box = self._container(container)
         view = next(view for view in self._container_views(service) if view.container == box.id)
-        self._carry_out(service, box)  # all deadlines up to now come first
-        now, fleet = self._clock.seconds(), service.fleet
-        if box.state is ContainerState.STARTING:
-            box.reason = EndReason.SERVER_STOPPED
-            fleet.capacity.stop(now, box)
-        elif box.state is ContainerState.READY:
-            fleet.capacity.drain(now, box, EndReason.SERVER_STOPPED)
-            for asked in sorted(box.grants):
-                fleet.starts.bounced(now, asked)
-            box.grants.clear()
-            box.close_asked = False
-            fleet.ledgers.drain(box.id, EndReason.SERVER_STOPPED)
-        else:
-            return view
-        fleet.settle(now)
-        self._carry_out(service, box)
+        service.stop_container(box.id)
         return next((view for view in self._container_views(service) if view.container == box.id), view)
-
-    def _carry_out(self, service: ServerService, box: Container) -> None:
-        """Have the service do what its fleet has decided: it does so after any call, and this one changes nothing."""
-        with suppress(errors.SessionEnded):
-            service.status(self._claims(service, box, SessionId("")))
 
     # --- finding
 

@@ -47,8 +47,15 @@ class Listeners(Service):
         """
         self._url_file.unlink(missing_ok=True)  # of a daemon that died
         for endpoint in self._endpoints:
+            failures: list[Failure] = []
             listening = serverFromString(self._reactor, endpoint).listen(self._factory)
-            listening.addCallbacks(self._opened, self._failed, callbackArgs=(endpoint,), errbackArgs=(endpoint,))
+            listening.addCallbacks(self._opened, failures.append, callbackArgs=(endpoint,))
+            if failures:  # outside the callback, which would swallow the exit
+                reason = failures[0].getErrorMessage()
+                give_up(
+                    f"cannot listen on {endpoint}: {reason} Is another daemon running? Choose another port with --listen.",
+                    CANNOT_START,
+                )
 
     def startService(self) -> None:
         """Say where: what came before this has been taken up, and the first request will be served."""
@@ -66,6 +73,12 @@ class Listeners(Service):
         self._factory.context.stop()
         return DeferredList([port for port in closing if port is not None])
 
+    def publish(self, public_urls: Mapping[str, str | None]) -> None:
+        """Other Servers, or other URLs of theirs."""
+        self._public_urls = public_urls
+        if self.running:
+            self._write_urls()
+
     def _write_urls(self) -> None:
         """Tell programs on this machine: the first line is the daemon's own address, then a line for each Server."""
         own = next(iter(self.urls), "")
@@ -80,9 +93,6 @@ class Listeners(Service):
         if isinstance(address, IPv4Address | IPv6Address):
             scheme = "https" if endpoint.removeprefix("haproxy:").startswith("ssl:") else "http"
             self.urls.append(f"{scheme}://{_reachable(address.host)}:{address.port}")
-
-    def _failed(self, failure: Failure, endpoint: str) -> None:
-        give_up(f"cannot listen on {endpoint}: {failure.getErrorMessage()}", CANNOT_START)
 
 
 def _reachable(host: str) -> str:

@@ -113,11 +113,11 @@ class Running:
         self._journal.write((self._server, Unplaced(container)))
         if exit.detail == "failed" or (exit.status, exit.signal) not in ((0, None), (None, 15), (None, None)):
             self.log.warn(
-                "container {container} of {server} ended: {message}; its last lines: {lines}",
+                "container {container} of {server} ended: {message}{lines}",
                 container=container,
                 server=self._server,
                 message=exit.message,
-                lines=exit.last_lines,
+                lines="".join(f"\n    | {line}" for line in exit.last_lines),
             )
         else:
             self.log.info(

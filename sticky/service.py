@@ -31,8 +31,11 @@ from sticky.core.effects import (
 from sticky.core.events import (
     ContainerExited,
     ContainerReady,
+    ContainerStopRequested,
+    ContainerUnhealthy,
     Deployed,
     Event,
+    PolicyChanged,
     StartAbandoned,
     StartRequested,
     StopRequested,
@@ -44,7 +47,16 @@ from sticky.core.recall import buried, memory_of, recall
 from sticky.core.records import Record
 from sticky.core.session import Session, SessionState
 from sticky.core.tokens import Claims
-from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, ServerName, SessionId, WaiterId
+from sticky.core.values import (
+    UNBOUNDED,
+    ContainerId,
+    DeploymentId,
+    EndReason,
+    Policy,
+    ServerName,
+    SessionId,
+    WaiterId,
+)
 from sticky.isticky import (
     ContainerSpec,
     Credentials,
@@ -130,9 +142,9 @@ class ServerService(Service):
         super().startService()  # type: ignore[no-untyped-call]
         self._step(TimePassed())
 
-    def drain(self) -> Deferred[None]:
+    def drain(self, reason: EndReason = EndReason.SERVER_STOPPED) -> Deferred[None]:
         """Stop in an orderly way: no starts, sessions end, containers are asked to go. Fires when none is left."""
-        self._step(StopRequested())
+        self._step(StopRequested(reason))
         gone: Deferred[None] = Deferred()
         self._gone.append(gone)
         self._tell_when_gone()
@@ -274,6 +286,26 @@ class ServerService(Service):
         )
 
     # --- containers
+
+    def deploy(self, deployment: DeploymentId, policy: Policy, recreate: bool) -> None:
+        """This is the newest deployment from now on. `recreate`: containers of older ones stop now; else with their sessions."""
+        self._step(Deployed(deployment, policy, recreate))
+
+    def change_policy(self, policy: Policy) -> None:
+        """Other limits for the containers that there are."""
+        self._step(PolicyChanged(policy))
+
+    def stop_container(self, container: ContainerId) -> None:
+        """Drain it, then ask it to end. A no-op for one that is being stopped, or gone."""
+        if container in self.fleet.capacity.containers:
+            self._step(ContainerStopRequested(container))
+
+    def unhealthy(self, container: ContainerId) -> None:
+        """It was ready and does not answer any more: its sessions end, it is killed. A no-op for one that is not ready."""
+        box = self.fleet.capacity.containers.get(container)
+        if box is not None and box.state is ContainerState.READY:
+            self.log.warn("container {container} of {server} is unhealthy", container=container, server=self.server)
+            self._step(ContainerUnhealthy(container))
 
     def _happened(self, event: ContainerReady | ContainerExited) -> None:
         self._step(event)

@@ -47,6 +47,7 @@ ADVICE = {
     "queue_full": "Try again later. If it lasts, raise `max_containers`, `max_queue` or `max_queue_per_caller`.",
     "too_many_sessions": "Terminate sessions that are not needed, or raise `max_sessions_per_caller`.",
     "containers_failing": "The reason is in `sticky status`, the output in `sticky logs`: mend the program or its command.",
+    "slow_body": "Send faster, or have the operator lower `min_body_rate`: the Server wants a body to keep a pace.",
     "storage_failed": "Free space on the disk of the state directory and look at the daemon's log. Sessions go on meanwhile.",
     "shutting_down": "Try again when the daemon is back.",
     "container_unavailable": "Try again: the session stays. If it lasts, look at `sticky logs`.",

@@ -66,6 +66,7 @@ class Setting:
     only: tuple[object, ...] = attrs.field(
         kw_only=True, default=()
     )  #: what this version can do; empty: all that is allowed
+    instead: str = attrs.field(kw_only=True, default="")  #: what to do about a value that is not in `only`
     secret: bool = attrs.field(kw_only=True, default=False)  #: the raw value never appears in an error
 
 
@@ -239,7 +240,8 @@ SERVER = (
             secret=True),
     Setting("secrets", EnvironmentSecrets(CONTAINER_VARIABLES), {}, DEPLOYMENT,
             "Environment variables whose values are taken from the daemon's environment.", secret=True),
-    Setting("sessioned", Flag(), True, LIVE, "Whether requests need a session.", only=(True,)),
+    Setting("sessioned", Flag(), True, LIVE, "Whether requests need a session.", only=(True,),
+            instead="a Python Server gets sessions by @sticky.sessioned(), on the line below @app.server(...)"),
     Setting("unauthenticated", Flag(), False, LIVE, "Anyone may start and terminate sessions, without a proxy token."),
     Setting("max_concurrency", Whole(1, MAX_SESSIONS), _LIMIT["max_concurrency"], LIVE,
             "Sessions that a container holds at most."),

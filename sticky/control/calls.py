@@ -59,7 +59,7 @@ class ControlCalls:
         failures: FailureLimit,
     ) -> None:
         self._sessions = sessions
-        self._proxy_tokens = proxy_tokens
+        self.proxy_tokens = proxy_tokens  #: may be replaced; requests that come from then on need one of the new ones
         self._verifier = verifier
         self._names = names
         self._clock = clock
@@ -155,7 +155,7 @@ class ControlCalls:
     def _identified(self, request: ControlRequest) -> ProxyToken:
         self._failures.check(request.client, self._clock.seconds())
         try:
-            token = self._proxy_tokens.identify(*proxy_credential(request, self._names), self._wall())
+            token = self.proxy_tokens.identify(*proxy_credential(request, self._names), self._wall())
         except errors.BadCredential:
             self._failures.failed(request.client, self._clock.seconds())
             raise
@@ -166,7 +166,7 @@ class ControlCalls:
     def _holder(self, request: ControlRequest) -> Claims:
         """The claims of the session token that the call carries as a data request would."""
         if request.session_token is None:
-            raise errors.NoCredential
+            raise errors.NoCredential("This call needs a session token, sent as with a request to the Server.")
         claims = self._verified(request, request.session_token, counted=True)
         if claims.server != request.server:
             raise errors.WrongServer

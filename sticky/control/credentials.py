@@ -29,7 +29,7 @@ def proxy_credential(request: ControlRequest, names: Names) -> tuple[str, str]:
         return parse_bearer(_bearer(own))
     token_id, secret = _one(request, names.key), _one(request, names.secret)
     if token_id is None and secret is None:
-        raise NoCredential
+        raise NoCredential("This call needs a proxy token: Authorization: Bearer wk-….ws-…")
     if token_id is None or secret is None or not is_token_id(token_id) or not is_secret(secret):
         raise BadCredential
     return token_id, secret

@@ -103,6 +103,12 @@ class Capacity:
         container.stop_at = UNBOUNDED
         self._emit(KillContainer(container.id))
 
+    def lose(self, container: Container) -> None:
+        """It does not answer any more: no use in asking it to end, nor in waiting for that."""
+        self._move(container, ContainerInput.STOP)
+        container.empty_since = UNBOUNDED
+        self.kill(container)
+
     def exited(self, now: float, container: Container) -> None:
         """Its process is gone."""
         if container.state is ContainerState.STARTING:

@@ -27,7 +27,7 @@ class ContainerInput(Enum):
 
     READY = "ready"  # its port answers
     DRAIN = "drain"  # it has to stop, gently: age, deployment, operator
-    STOP = "stop"  # ask it to end now: empty, or too slow to start, or the time to drain is over
+    STOP = "stop"  # end it now: empty, too slow to start, the time to drain is over, or it does not answer any more
     EXIT = "exit"  # its process is gone
 
 
@@ -57,7 +57,7 @@ class Container:
     deployment: DeploymentId
     born: float
     max_age: float  #: seconds
-    limit: int  #: sessions that its ledger takes; fixed at its birth, whatever becomes of the policy
+    limit: int  #: sessions that its ledger takes; as the policy says for as long as its deployment is the newest
     order: int  #: of creation; lower is older
     state: ContainerState = ContainerState.STARTING
     reason: EndReason = EndReason.CONTAINER_LOST  #: for its sessions, from DRAINING on

@@ -50,6 +50,33 @@ class Deployed:
 
 
 @attrs.frozen
+class PolicyChanged:
+    """The newest deployment has other limits from now on; no container is replaced for it.
+
+    What is under way keeps the times it was promised: waiting starts, containers that start or drain. A container with more
+    sessions than it may hold now keeps them and takes no more.
+    """
+
+    policy: Policy
+
+
+@attrs.frozen
+class ContainerStopRequested:
+    """An operator wants this container stopped in an orderly way. A no-op for one that is being stopped."""
+
+    container: ContainerId
+    reason: EndReason = EndReason.SERVER_STOPPED
+
+
+@attrs.frozen
+class ContainerUnhealthy:
+    """A container that was ready does not answer any more. A no-op for one that is being stopped."""
+
+    container: ContainerId
+    detail: str = "unhealthy"
+
+
+@attrs.frozen
 class StopRequested:
     """The Server, or the daemon, is to stop in an orderly way. Doubled: a no-op."""
 
@@ -112,5 +139,16 @@ class SessionLeft:
     sessions: int
 
 
-Event = StartRequested | StartAbandoned | ContainerReady | ContainerExited | Deployed | StopRequested | TimePassed
+Event = (
+    StartRequested
+    | StartAbandoned
+    | ContainerReady
+    | ContainerExited
+    | ContainerStopRequested
+    | ContainerUnhealthy
+    | Deployed
+    | PolicyChanged
+    | StopRequested
+    | TimePassed
+)
 LedgerAnswer = Admitted | Full | Closed | HasSessions | SessionLeft

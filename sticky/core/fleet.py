@@ -22,8 +22,11 @@ from sticky.core.effects import Admit, Close, Effect, GrantStart, RefuseStart
 from sticky.core.events import (
     ContainerExited,
     ContainerReady,
+    ContainerStopRequested,
+    ContainerUnhealthy,
     Deployed,
     Event,
+    PolicyChanged,
     StartAbandoned,
     StartRequested,
     StopRequested,
@@ -82,8 +85,15 @@ class Fleet:
                 self._container_ready(now, event)
             case ContainerExited():
                 self._container_exited(now, event)
+            case ContainerStopRequested():
+                self._container_stop_requested(now, event)
+            case ContainerUnhealthy():
+                self._container_unhealthy(now, event)
             case Deployed():
                 self._deployed(now, event)
+            case PolicyChanged():
+                self.capacity.policy = event.policy
+                self._limit_newest()
             case StopRequested():
                 self._stop(now, event.reason)
             case TimePassed():
@@ -329,6 +339,7 @@ class Fleet:
 
     def _deployed(self, now: float, event: Deployed) -> None:
         self.capacity.deploy(event.deployment, event.policy)
+        self._limit_newest()  # it may be an earlier one again, whose containers are there still
         for container in list(self.capacity.containers.values()):
             if container.deployment == event.deployment:
                 continue
@@ -336,6 +347,28 @@ class Fleet:
                 self._stop_container(now, container)
             elif container.state is ContainerState.READY and event.recreate:
                 self._drain(now, container, EndReason.DEPLOYMENT_ENDED)
+
+    def _limit_newest(self) -> None:
+        """Containers that go on taking sessions hold as many as the policy says now."""
+        for container in self.capacity.newest():
+            container.limit = self.ledgers[container.id].limit = self.policy.max_concurrency
+
+    def _container_stop_requested(self, now: float, event: ContainerStopRequested) -> None:
+        container = self.capacity.find(event.container)
+        if container.state is ContainerState.STARTING:
+            container.reason = event.reason
+            self._stop_container(now, container)
+        elif container.state is ContainerState.READY:
+            self._drain(now, container, event.reason)
+
+    def _container_unhealthy(self, now: float, event: ContainerUnhealthy) -> None:
+        container = self.capacity.find(event.container)
+        if container.state is ContainerState.STARTING:
+            raise errors.IllegalEvent("a container that starts has start-up's own time limit")
+        if container.state is ContainerState.READY:
+            self.ledgers.cut(container.id, container.reason, event.detail)
+            self.capacity.lose(container)
+            self._drop_grants(now, container)
 
     def _stop(self, now: float, reason: EndReason) -> None:
         if self.stopping is not None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
@@ -19,14 +21,17 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky.edge.transport import Stream, TCPStream
+from sticky.isticky import Address, TCPAddress, UNIXAddress
 from sticky.networks import inside
 
 
 class Dialler:
     """A reactor as far as the edge uses one: it dials, and its clock and calls are the real reactor's; so is everything else."""
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: Any, failed: Callable[[Address], None] = lambda address: None) -> None:
+        """`failed` hears of each address that could not be connected to, but not of attempts that were given up."""
         self.reactor = reactor
+        self._failed = failed
         self.seconds = reactor.seconds
         self.callLater = reactor.callLater
 
@@ -42,11 +47,13 @@ class Dialler:
         except ValueError:
             return self.reactor.connectTCP(host, port, factory, timeout=timeout)
         family = socket.AF_INET if version == 4 else socket.AF_INET6
-        return Connecting(self.reactor, family, (host, port), factory, timeout, network)
+        failed = partial(self._failed, TCPAddress(host, port, network))
+        return Connecting(self.reactor, family, (host, port), factory, timeout, network, failed)
 
     def connectUNIX(self, path: str, factory: ClientFactory, timeout: float = 30) -> Any:
         """Connect; the factory hears of it in a later turn."""
-        return Connecting(self.reactor, socket.AF_UNIX, path, factory, timeout)
+        failed = partial(self._failed, UNIXAddress(path))
+        return Connecting(self.reactor, socket.AF_UNIX, path, factory, timeout, failed=failed)
 
 
 class Attempt(Enum):
@@ -69,10 +76,12 @@ class Connecting:
         factory: ClientFactory,
         timeout: float,
         network: str = "",
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
         self.state = Attempt.UNDER_WAY
         self._reactor = reactor
         self._factory: Any = factory
+        self._failed = failed
         self._handle: socket.socket | None = None
         self._stream: Stream | None = None
         self._address = address
@@ -156,3 +165,5 @@ class Connecting:
             self._reactor.callLater(0, handle.close)  # not now: events under its number may be waiting for a turn
         factory, self._factory = self._factory, None
         factory.clientConnectionFailed(self, Failure(error))
+        if not isinstance(error, UserError):
+            self._failed()

@@ -101,8 +101,8 @@ class _Part(Enum):
 
 
 # White space before an extension's `;` is legal and refused: a parser behind us that does not skip it reads another size.
-_EXTENSION = rb";[ \t]*" + TOKEN + rb"(?:=(?:" + TOKEN + rb'|"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*+"))?'
-_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:" + _EXTENSION + rb")*+\r\n")
+_EXTENSION = rb";[ \t]*" + TOKEN + rb"(?:=(?:" + TOKEN + rb'|"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"))?'
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:" + _EXTENSION + rb")*\r\n")
 _SIZE_BEGINNING = re.compile(rb"(?:[0-9A-Fa-f]{1,16}(?:;" + VALUE + rb")?\r?)?")
 _LONGEST_SIZE_LINE = 512
 _FIELD_LINES = re.compile(FIELDS)

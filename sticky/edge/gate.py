@@ -36,6 +36,7 @@ class Gate:
     def __init__(self, context: EdgeContext) -> None:
         self._context = context
         self._hosts: dict[bytes, Site] = {}
+        context.sites.watch(self._hosts.clear)
         self._suspects: set[str] = set()  # peers that offered a wrong token
 
     def admit(self, front: Frontend, head: RequestHead, first: bytes) -> None:
@@ -89,7 +90,9 @@ class Gate:
         else:
             credential = find_credential(head, self._context.names, insecure_cookie=site.insecure_cookie)
         if credential is None:
-            raise errors.NoCredential
+            raise errors.NoCredential(
+                "This request needs a session token, in its header, as a query parameter or as a cookie."
+            )
         return credential
 
     # A forged token costs a signature check; whoever offers many of them gets no more. Tokens that were verified before are

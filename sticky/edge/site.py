@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -34,8 +34,19 @@ class Sites:
     """The Servers of a daemon by host name."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
+        self._watchers: list[Callable[[], object]] = []
+        self.replace(sites)
+
+    def replace(self, sites: Sequence[Site]) -> None:
+        """Requests that come from now on find these. Those under way, and open WebSockets, keep the site that they have."""
         self._by_host = {host: site for site in sites for host in site.hosts}
         self._only = sites[0] if len(sites) == 1 and not sites[0].hosts else None
+        for forget in self._watchers:
+            forget()
+
+    def watch(self, forget: Callable[[], object]) -> None:
+        """Have this called whenever the sites are replaced: by whoever remembers what `find` said."""
+        self._watchers.append(forget)
 
     def find(self, host: str) -> Site:
         """The Server that this host name (lower case, without port) reaches. Raises `errors.UnknownHost`."""

@@ -128,7 +128,7 @@ class Watcher(Protocol):
 
 
 class AccessLog:
-    """Counts requests, and writes a line about each."""
+    """Counts requests, and writes a line about each, a moment later."""
 
     def __init__(
         self, brand: str, form: Form | None = None, lines: Lines | None = None, wall: Callable[[], float] = time
@@ -136,7 +136,8 @@ class AccessLog:
         """Without `lines` nothing is written. `wall`: the Unix time."""
         self._wall = wall
         self.redacted = Redaction(brand)
-        self.counts = Counts()
+        self._counts = Counts()
+        self._counted = 0  # of the records that are waiting for their lines
         self._form = form
         self._lines = lines
         self._records: list[tuple[float, AccessRecord]] = []
@@ -144,24 +145,46 @@ class AccessLog:
         if lines is not None:
             lines.fill = self._make_lines
 
+    @property
+    def counts(self) -> Counts:
+        """What there was until now."""
+        self._count()
+        return self._counts
+
     def write(self, record: AccessRecord) -> None:
-        """A request is over."""
-        self.counts.add(record)
-        now = self._wall()
-        for watcher in self.watchers:
-            watcher(now, record)
+        """A request is over. What is done about it is done for many together: a turn of the loop is mostly cold code."""
+        records = self._records
+        records.append((self._wall(), record))
         lines = self._lines
-        if lines is not None:
-            self._records.append((now, record))
-            lines.expect(len(self._records) >= BATCH)
+        if lines is None:
+            self._count()
+            records.clear()
+            self._counted = 0
+        elif len(records) >= BATCH:
+            lines.flush()
+        elif not lines.expected:
+            lines.expect()
 
     def close(self) -> None:
         """Write what there is."""
         if self._lines is not None:
             self._lines.close()
 
+    def _count(self) -> None:
+        records = self._records
+        if self._counted < len(records):
+            fresh, self._counted = records[self._counted :], len(records)
+            add = self._counts.add
+            for _, record in fresh:
+                add(record)
+            for watcher in self.watchers:
+                for ended_at, record in fresh:
+                    watcher(ended_at, record)
+
     def _make_lines(self) -> list[str]:
+        self._count()
         records, self._records = self._records, []
+        self._counted = 0
         form, redacted = self._form, self.redacted
         assert form is not None
         made = []

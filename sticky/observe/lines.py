@@ -25,6 +25,7 @@ class Lines:
     def __init__(self, path: Path | None, clock: IReactorTime) -> None:
         self.path = path
         self.dropped = 0  #: batches
+        self.expected = False  #: they are taken in a moment
         #: Gives the lines that are due. Set by whoever has them.
         self.fill: Callable[[], list[str]] = list
         self._clock = clock
@@ -34,15 +35,14 @@ class Lines:
         self._said_at = -SAY_EVERY
         self._log = Logger(namespace="sticky.access")
 
-    def expect(self, now: bool) -> None:
-        """There are lines to be had: take them soon, or `now`."""
-        if now:
-            self.flush()
-        elif self._call is None:
-            self._call = self._clock.callLater(FLUSH_AFTER, self._late)
+    def expect(self) -> None:
+        """There are lines to be had: take them soon. Not called while they are `expected`."""
+        self.expected = True
+        self._call = self._clock.callLater(FLUSH_AFTER, self._late)
 
     def _late(self) -> None:
         self._call = None
+        self.expected = False
         self.flush()
 
     def flush(self) -> None:
@@ -64,6 +64,7 @@ class Lines:
         if self._call is not None:
             self._call.cancel()
             self._call = None
+            self.expected = False
         self.flush()
         if self.path is not None and self._fd >= 0:
             os.close(self._fd)

@@ -25,7 +25,11 @@ class AppTests(ConfigCase):
         for raw, expected in (
             ({"max_concurrency": True}, "max_concurrency: true is not allowed; allowed: a whole number from 1 to 1000"),
             ({"max_conc": 1}, "max_conc: is not a setting; did you mean max_concurrency?"),
-            ({"sessioned": False}, "sessioned: false is not supported by this version; allowed: true"),
+            (
+                {"sessioned": False},
+                "sessioned: false is not supported by this version; allowed: true; "
+                "a Python Server gets sessions by @sticky.sessioned(), on the line below @app.server(...)",
+            ),
             ({"min_containers": 9}, "min_containers: 9 is above max_containers, which is 8"),
         ):
             error = self.refused(None, app=self.app(DeclaredServer(name="Game", settings=raw)))

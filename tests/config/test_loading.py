@@ -189,7 +189,8 @@ class RefusedSettingTests(ConfigCase):
 
     def test_what_this_version_cannot_do_is_said(self) -> None:
         wrong = {
-            "sessioned = false": "sessioned: false is not supported by this version; allowed: true",
+            "sessioned = false": "sessioned: false is not supported by this version; allowed: true; "
+            "a Python Server gets sessions by @sticky.sessioned(), on the line below @app.server(...)",
             "serial = true": "serial: true is not supported by this version; allowed: false",
             "public_names = true": "public_names: is not supported by this version; remove it",
         }

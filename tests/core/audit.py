@@ -68,7 +68,8 @@ def _sessions(books: Books, fleet: Fleet) -> None:
     load = Counter(stay.container for stay in books.stays.values())
     for ledger in fleet.ledgers:
         box = books.boxes[ledger.container]
-        assert load[ledger.container] <= box.limit, "too many sessions"
+        box.excess = min(box.excess, max(0, load[ledger.container] - box.limit))
+        assert load[ledger.container] <= box.limit + box.excess, "too many sessions"
         for session in ledger:
             stay = books.stays[session.id]
             assert stay.container == ledger.container and session.in_flight == len(stay.open)
@@ -116,7 +117,8 @@ def _scaling(books: Books) -> float:
     stopping = sum(box.state is ContainerState.STOPPING for box in ours)
     wanted = books.wanted(books.refused)
     if all(box.fits(now, max(policy.longest_idle, books.need())) for box in ours):
-        assert len(open_now) + stopping <= policy.max_containers, "more containers than there may be"
+        books.excess = min(books.excess, max(0, len(open_now) + stopping - policy.max_containers))
+        assert len(open_now) + stopping <= policy.max_containers + books.excess, "more containers than there may be"
     if books.spawned:
         books.refused = False
         assert len(books.boxes) <= policy.total, "more containers than all deployments may have"

@@ -21,7 +21,17 @@ from sticky.core.effects import (
     SpawnContainer,
     TerminateContainer,
 )
-from sticky.core.events import ContainerExited, Deployed, Event, StartRequested, StopRequested, TimePassed
+from sticky.core.events import (
+    ContainerExited,
+    ContainerStopRequested,
+    ContainerUnhealthy,
+    Deployed,
+    Event,
+    PolicyChanged,
+    StartRequested,
+    StopRequested,
+    TimePassed,
+)
 from sticky.core.fleet import TOKEN_LEEWAY
 from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated, ContainerMoved, Record, SessionCreated, SessionDrains
@@ -61,6 +71,7 @@ class Books:
         self.cause: Event = TimePassed()
         self.spawned: list[Box] = []
         self.closed: list[tuple[Box, float]] = []  #: by scaling in this step, and since when they had been empty
+        self.excess = FOREVER  #: containers beyond the maximum that are there since it was lowered, or an earlier one came back
         self._births = 0
 
     # --- what is asked for
@@ -72,8 +83,19 @@ class Books:
             case Deployed():
                 self.newest, self.policy = event.deployment, event.policy
                 self.failures, self.next_attempt = 0, 0.0
+                self.limit_containers()
+            case PolicyChanged():
+                self.policy = event.policy
+                self.limit_containers()
             case StopRequested():
                 self.stopping = True
+
+    def limit_containers(self) -> None:
+        """The newest deployment's containers have the policy's limits; what is beyond them may stay until it ends."""
+        for box in self.ours():
+            box.limit = self.policy.max_concurrency
+            box.excess = max(0, self.load(box) - box.limit)
+        self.excess = FOREVER
 
     def start(self, event: StartRequested, holds: int) -> None:
         """A client asks. `holds`: sessions of its caller, as far as admission can know."""
@@ -204,7 +226,8 @@ class Books:
                     assert self.boxes[effect.container].state is ContainerState.STOPPING
                 case KillContainer():
                     box = self.boxes[effect.container]
-                    assert box.state is ContainerState.STOPPING and not box.killed and box.since + 30 <= self.now
+                    assert box.state is ContainerState.STOPPING and not box.killed
+                    assert box.since + 30 <= self.now or self._causes(ContainerUnhealthy, box)
                     box.killed = True
                 case EndSession():
                     self._ended(effect)
@@ -315,8 +338,10 @@ class Books:
         box = self.boxes[stay.container]
         self.ended[effect.session] = (effect.reason, effect.detail)
         exit = self.cause if isinstance(self.cause, ContainerExited) else None
-        died = exit is not None and exit.container == stay.container
+        lost = self._causes(ContainerUnhealthy, box)
+        died = (exit is not None and exit.container == stay.container) or lost
         detail = exit.detail if exit is not None and effect.reason is EndReason.CONTAINER_LOST else None
+        detail = "unhealthy" if lost and effect.reason is EndReason.CONTAINER_LOST else detail
         assert effect.detail == detail
         assert effect.forget_at == self.tokens_end[stay.container]
         if stay.drains is not None:
@@ -361,9 +386,12 @@ class Books:
                 self._drained(box, effect, live)
             case ContainerState.STARTING, ContainerState.STOPPING:
                 late = box.since + box.startup_timeout <= self.now
-                assert late or isinstance(self.cause, StopRequested) or box.deployment != self.newest
+                asked = isinstance(self.cause, StopRequested) or self._causes(ContainerStopRequested, box)
+                assert late or asked or box.deployment != self.newest
                 if late:
                     self._failed()
+            case ContainerState.READY, ContainerState.STOPPING if self._causes(ContainerUnhealthy, box):
+                assert not live, "a session outlived its container's health"
             case ContainerState.READY, ContainerState.STOPPING:
                 # Invariant 6: only scaling does this, and never to one that has a session.
                 assert not live, "scaling stopped a container with a session"
@@ -384,6 +412,7 @@ class Books:
         reasons: dict[type[Any], EndReason] = {
             StopRequested: EndReason.SERVER_STOPPED,
             Deployed: EndReason.DEPLOYMENT_ENDED,
+            ContainerStopRequested: EndReason.SERVER_STOPPED,
         }
         too_old = box.born + box.max_age <= self.now
         assert effect.reason is (EndReason.CONTAINER_MAX_AGE if too_old else reasons[type(self.cause)])
@@ -392,6 +421,10 @@ class Books:
         box.drained_by = self.now + self.policy.exit_grace_period
         for stay in live:
             stay.drains = stay.drains or effect.reason
+
+    def _causes(self, kind: type[Any], box: Box) -> bool:
+        """Whether this is what was told to the fleet, of this container."""
+        return isinstance(self.cause, kind) and getattr(self.cause, "container", None) == box.id
 
     def _failed(self) -> None:
         self.failures += 1

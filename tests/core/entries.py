@@ -48,6 +48,7 @@ class Box:
     empty_since: float = FOREVER
     drained_by: float = FOREVER
     killed: bool = False
+    excess: int = 0  #: sessions that it has beyond its limit, since that was lowered
 
     def fits(self, now: float, idle_timeout: float) -> bool:
         """Whether its age limit is farther away than this."""

@@ -18,8 +18,11 @@ from sticky.core.container import ContainerState
 from sticky.core.events import (
     ContainerExited,
     ContainerReady,
+    ContainerStopRequested,
+    ContainerUnhealthy,
     Deployed,
     Event,
+    PolicyChanged,
     StartAbandoned,
     StartRequested,
     StopRequested,
@@ -53,6 +56,7 @@ class FleetMachine(FleetDriver):
     )
     def begin_world(self, policy: Policy, jitter: float, mayhem: str) -> None:
         self.mayhem = mayhem
+        self.deployments = 1
         self.open_books(policy, jitter)
 
     # --- clients
@@ -138,6 +142,18 @@ class FleetMachine(FleetDriver):
             stay.open.append(core)
         self._do(self.fleet.take)
 
+    @precondition(lambda self: self.books.granted & set(self.books.stays))
+    @rule(data=st.data(), seconds=st.sampled_from([0.5, 25.0]))
+    def a_request_takes_a_while(self, data: st.DataObject, seconds: float) -> None:
+        session = data.draw(st.sampled_from(sorted(self.books.granted & set(self.books.stays))))
+        stay = self.books.stays[session]
+        if stay.drains is None:
+            stay.open.append(self.fleet.begin(self.books.now, stay.container, session))
+            self._do(self.fleet.take)
+        self._pass_until(self.books.now + seconds)
+        if session in self.books.stays:
+            self._finish(session)
+
     @precondition(lambda self: any(stay.open for stay in self.books.stays.values()))
     @rule(data=st.data())
     def request_finishes(self, data: st.DataObject) -> None:
@@ -210,8 +226,42 @@ class FleetMachine(FleetDriver):
     @precondition(lambda self: self.mayhem in ("deploys", "both"))
     @rule(policy=policies, recreate=st.booleans())
     def deploy(self, policy: Policy, recreate: bool) -> None:
-        number = int(self.books.newest[1:]) + 1
+        self.deployments += 1
+        number = self.deployments
         self._step(Deployed(DeploymentId(f"d{number}"), policy, recreate))
+
+    @precondition(lambda self: self.mayhem in ("deploys", "both") and self.books.newest != "d1")
+    @rule(policy=policies, recreate=st.booleans(), data=st.data())
+    def roll_back(self, policy: Policy, recreate: bool, data: st.DataObject) -> None:
+        """To an earlier deployment, some of whose containers may be there still."""
+        known = {box.deployment for box in self.books.boxes.values()} | {DeploymentId("d1")}
+        self._step(Deployed(data.draw(st.sampled_from(sorted(known))), policy, recreate))
+
+    @precondition(lambda self: self.mayhem in ("deploys", "both"))
+    @rule(policy=policies)
+    def change_limits(self, policy: Policy) -> None:
+        before = {container: box.state for container, box in self.books.boxes.items()}
+        loads = {container: self.books.load(box) for container, box in self.books.boxes.items()}
+        self._step(PolicyChanged(policy))
+        for container, box in self.books.boxes.items():
+            if loads.get(container):
+                assert box.state is before[container], "a container with sessions was touched"
+        self.seen["kept sessions beyond a lowered limit"] += any(box.excess for box in self.books.boxes.values())
+
+    @precondition(lambda self: self.books.boxes)
+    @rule(data=st.data(), unhealthy=st.booleans())
+    def operator_or_health_stops_one(self, data: st.DataObject, unhealthy: bool) -> None:
+        ready = self._in(ContainerState.READY)
+        which = data.draw(st.sampled_from(ready or sorted(self.books.boxes)))
+        if not unhealthy:
+            self._step(ContainerStopRequested(which))
+            if which in self.books.boxes:
+                self._step(ContainerStopRequested(which))  # doubled: a no-op
+        elif self.books.boxes[which].state is not ContainerState.STARTING:
+            self._step(ContainerUnhealthy(which))
+            assert self.books.boxes[which].state is not ContainerState.READY
+            self._step(ContainerUnhealthy(which))  # doubled: a no-op
+            self.seen["was unhealthy"] += 1
 
     @precondition(lambda self: self.mayhem in ("stops", "both") and not self.books.stopping)
     @rule(back=st.booleans())
@@ -295,7 +345,7 @@ class FleetMachine(FleetDriver):
 
     # --- what cannot happen, and what must survive
 
-    @rule(which=st.sampled_from(["ready", "exit", "waiter", "finish", "ready twice"]))
+    @rule(which=st.sampled_from(["ready", "exit", "waiter", "finish", "ready twice", "unhealthy", "stop"]))
     def illegal(self, which: str) -> None:
         """Invariant 9."""
         before = unsettled(self.fleet)
@@ -308,6 +358,11 @@ class FleetMachine(FleetDriver):
                     self.fleet.step(now, ContainerReady(nobody))
                 case "exit":
                     self.fleet.step(now, ContainerExited(nobody))
+                case "unhealthy":
+                    starting = self._in(ContainerState.STARTING)
+                    self.fleet.step(now, ContainerUnhealthy(starting[0] if starting else nobody))
+                case "stop":
+                    self.fleet.step(now, ContainerStopRequested(nobody))
                 case "ready twice" if ready:
                     self.fleet.step(now, ContainerReady(ready[0]))
                 case "waiter" if waiters := self.books.waiters():
@@ -337,7 +392,8 @@ class FleetMachine(FleetDriver):
         for box in books.boxes.values():
             box.since = books.now
             box.killed = False
-            box.limit = max(books.policy.max_concurrency, books.load(box))
+            box.limit = books.policy.max_concurrency
+            box.excess = max(0, books.load(box) - box.limit)
             box.startup_timeout = books.policy.startup_timeout
             box.drained_by = books.now + books.policy.exit_grace_period
             box.empty_since = FOREVER

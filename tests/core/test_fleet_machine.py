@@ -35,6 +35,8 @@ SITUATIONS = {
     "cut with a request in flight",
     "tried again",
     "a late timer had something to do",
+    "kept sessions beyond a lowered limit",
+    "was unhealthy",
 }
 REFUSALS = {
     "BadIdleTimeout",

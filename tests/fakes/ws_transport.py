@@ -256,9 +256,9 @@ class Relayed:
         self.container = transport
         return transport
 
-    def open(self, asked: Handshake | None = None, early: bytes = b"") -> Relayed:
+    def open(self, asked: Handshake | None = None, early: bytes = b"", answer: bytes = SWITCHED) -> Relayed:
         """All the way; what the handshake wrote is forgotten. `early`: comes with the container's 101."""
-        self.connect(asked).deliver(SWITCHED + early)
+        self.connect(asked).deliver(answer + early)
         assert self.front.calls == ["take_over"], (self.front.calls, self.front.refusal)
         self.container.out = b""
         self.client.out = self.client.out.partition(b"\r\n\r\n")[2]

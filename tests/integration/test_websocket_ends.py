@@ -112,3 +112,10 @@ class WithGraceTests(WithoutGraceTests):
 
 class AsMessagesTests(WithoutGraceTests):
     mode = "messages"
+
+    def test_the_servers_own_limit_holds(self) -> None:
+        opened = self.open(max_message_size=1000)
+        opened.send("x" * 1000)
+        self.assertEqual(opened.recv(timeout=5), "x" * 1000)
+        opened.send("x" * 1001)
+        self.assertEnds(opened, 1009, "client_message_too_big")

@@ -1,0 +1,74 @@
+"""What each deployment of one Server runs, for as long as containers of it are there: a backend like any other.
+
+Old containers keep the definition that they were started with, new ones have the newest. Knows no rule about when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+import attrs
+from twisted.internet.defer import Deferred, succeed
+from zope.interface import implementer
+
+from sticky.config.settings import ServerSettings
+from sticky.core.values import ContainerId, DeploymentId
+from sticky.isticky import Address, ContainerSpec, IContainer, IContainerBackend, IContainerListener
+
+
+@attrs.frozen(eq=False)
+class Definition:
+    """One deployment. `settings` of those that are live may be out of date; `spec` holds what its containers run."""
+
+    deployment: DeploymentId
+    settings: ServerSettings = attrs.field(repr=False)
+    backend: IContainerBackend = attrs.field(repr=False)
+    spec: Callable[[ContainerId, DeploymentId], ContainerSpec] = attrs.field(repr=False)
+
+
+@implementer(IContainerBackend)
+class Deployments:
+    """The definitions of one Server by deployment. A deployment that nobody knows any more is taken for the newest."""
+
+    def __init__(self, newest: Definition) -> None:
+        self.newest = newest
+        self._known = {newest.deployment: newest}
+
+    def bring(self, newest: Definition, alive: Collection[DeploymentId]) -> None:
+        """This is the newest from now on. Forgets those that are not `alive`: no container of theirs is left."""
+        self.newest = newest
+        kept = {name: known for name, known in self._known.items() if name in alive}
+        self._known = {**kept, newest.deployment: newest}
+
+    def of(self, deployment: DeploymentId) -> Definition:
+        """Its definition."""
+        return self._known.get(deployment, self.newest)
+
+    def spec(self, container: ContainerId, deployment: DeploymentId) -> ContainerSpec:
+        """What to run for a container."""
+        return self.of(deployment).spec(container, deployment)
+
+    # --- IContainerBackend
+
+    @property
+    def name(self) -> str:
+        """See `IContainerBackend`."""
+        return self.newest.backend.name
+
+    def spawn(self, spec: ContainerSpec, listener: object) -> IContainer:
+        """See `IContainerBackend`."""
+        return self.of(spec.deployment).backend.spawn(spec, listener)
+
+    def adopt(
+        self, spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener
+    ) -> IContainer | None:
+        """See `IContainerBackend`."""
+        return self.of(spec.deployment).backend.adopt(spec, place, address, listener)
+
+    def orphans(self, known: Collection[ContainerId]) -> Collection[ContainerId]:
+        """Nothing: backends are shared by Servers, and asked by the daemon."""
+        return ()
+
+    def stop(self) -> Deferred[None]:
+        """Nothing, for the same reason."""
+        return succeed(None)
