@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 from twisted.application.service import Service
@@ -32,6 +32,8 @@ from sticky.lease import Lease
 from sticky.service import ServerService
 
 _Result = TypeVar("_Result")
+
+KILL_WAIT = 5.0  #: seconds that what was killed or told to stop has to be seen gone
 
 
 @attrs.define(eq=False)
@@ -147,7 +149,8 @@ class Daemon(Service):
 
     `listeners`: accept and serve connections. `close_websockets`: tell every open WebSocket that the daemon leaves; fires
     when they are gone or their time is up. `shutdown_timeout`: seconds over all, after which containers are killed.
-    `admin`: the operator's API, there as long as there is anything to see.
+    `admin`: the operator's API, there as long as there is anything to see. `health` looks after containers. `hangup` is
+    what a SIGHUP asks for.
     """
 
     log = Logger()
@@ -162,6 +165,8 @@ class Daemon(Service):
         shutdown_timeout: float,
         journal: JournalService | NoJournalService,
         admin: Service,
+        health: Service,
+        hangup: Callable[[], None],
     ) -> None:
         self._servers = servers
         self._listeners = listeners
@@ -171,6 +176,8 @@ class Daemon(Service):
         self._shutdown_timeout = shutdown_timeout
         self._journal = journal
         self._admin = admin
+        self._health = health
+        self.hangup = hangup
 
     def privilegedStartService(self) -> None:
         """Take the state directory, then bind, before privileges are dropped."""
@@ -185,6 +192,7 @@ class Daemon(Service):
         found = self._journal.open()
         for name, server in self._servers.by_name.items():
             server.recall(found(name))
+        self._journal.taken_up()
         known = {
             container for server in self._servers.by_name.values() for container in server.fleet.capacity.containers
         }
@@ -195,6 +203,7 @@ class Daemon(Service):
         self._admin.startService()
         for server in self._servers.by_name.values():
             server.startService()
+        self._health.startService()
 
     def stopService(self) -> Deferred[None]:
         """Refuse starts, close WebSockets, let containers go, kill what is left, close the listeners."""
@@ -202,22 +211,31 @@ class Daemon(Service):
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
+        self._health.stopService()
         servers = self._servers.all()
         websockets = self._close_websockets()
         gone = DeferredList([server.drain() for server in servers])
         impatience = self._clock.callLater(self._shutdown_timeout, self.kill)
-        await websockets
-        await gone
-        if impatience.active():
-            impatience.cancel()
-        for server in servers:
-            if server.running:
-                server.stopService()
-        await (self._listeners.stopService() or succeed(None))
-        for backend in self._backends:
-            await backend.stop()
-        await (self._admin.stopService() or succeed(None))
-        await self._journal.close()
+        try:
+            await self._patiently(DeferredList([websockets, gone]), self._shutdown_timeout + KILL_WAIT)
+            if impatience.active():
+                impatience.cancel()
+            for server in servers:
+                if server.running:
+                    server.stopService()
+            await self._patiently(self._listeners.stopService(), KILL_WAIT)
+            for backend in self._backends:
+                await self._patiently(backend.stop(), KILL_WAIT)
+            await self._patiently(self._admin.stopService(), KILL_WAIT)
+        finally:
+            await self._journal.close()
+
+    async def _patiently(self, done: Deferred[Any] | None, seconds: float) -> None:
+        """Wait, but not for ever and not for what fails: the daemon ends, and says what it did not see the end of."""
+        try:
+            await (succeed(None) if done is None else done.addTimeout(seconds, self._clock))
+        except Exception:
+            self.log.failure("the daemon ends without having seen the end of a part of it")
 
     def kill(self) -> None:
         """End every container now: the time for an orderly stop is over, or the operator has no patience."""

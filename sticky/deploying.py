@@ -23,7 +23,7 @@ from sticky.core.values import DeploymentId, ServerName
 from sticky.daemon import Servers
 from sticky.deployments import Definition, Deployments
 from sticky.errors import ConfigError
-from sticky.iinspection import DeployReport, DeploymentView, IDeploying, LeavingView, RolloutView, ServerChange
+from sticky.iinspection import DeploymentView, DeployReport, IDeploying, LeavingView, RolloutView, ServerChange
 from sticky.sdk.exception import InvalidError
 from sticky.service import ServerService
 
@@ -113,7 +113,9 @@ class Deployer:
 
     async def _undo(self, recreate: bool) -> DeployReport:
         if self._previous is None:
-            raise errors.BadRequest("There is no definition before this one: nothing was deployed since the daemon began.")
+            raise errors.BadRequest(
+                "There is no definition before this one: nothing was deployed since the daemon began."
+            )
         self.log.info("the definition before this one is applied again")
         try:
             return self._apply(self._previous, recreate)
@@ -142,7 +144,9 @@ class Deployer:
                 changes.append(self._change(before[name], after[name], definitions[name], recreate))
             else:
                 changes.append(self._remove(name))
-        if (new.settings, new.edition) != (old.settings, old.edition) or any(one.what != "unchanged" for one in changes):
+        if (new.settings, new.edition) != (old.settings, old.edition) or any(
+            one.what != "unchanged" for one in changes
+        ):
             self._previous = old
         self._applied = new
         order = {name: place for place, name in enumerate(after)}
@@ -164,9 +168,7 @@ class Deployer:
         if any(server.fleet.stopping is not None for server in self._servers.by_name.values()):
             raise errors.ShuttingDown
 
-    def _change(
-        self, old: ServerSettings, new: ServerSettings, definition: Definition, recreate: bool
-    ) -> ServerChange:
+    def _change(self, old: ServerSettings, new: ServerSettings, definition: Definition, recreate: bool) -> ServerChange:
         service, deployments = self._servers.by_name[new.name], self._deployments[new.name]
         capacity, names = service.fleet.capacity, changed(old, new)
         boxes = list(capacity.containers.values())
@@ -178,7 +180,9 @@ class Deployer:
             deployments.bring(definition, {box.deployment for box in boxes})
             service.deploy(definition.deployment, new.policy, recreate)
         else:
-            deployments.bring(definition, {box.deployment for box in boxes})  # live settings of its spec, such as the URL
+            deployments.bring(
+                definition, {box.deployment for box in boxes}
+            )  # live settings of its spec, such as the URL
             if old.policy != new.policy:
                 service.change_policy(new.policy)
         kept = sum(len(service.fleet.ledgers[box.id]) for box in older if box.id in capacity.containers)

@@ -91,6 +91,12 @@ class Health(Service):
     # --- a round
 
     def _round(self) -> None:
+        try:
+            self._look_around()
+        except Exception:
+            self._broken(Failure())  # and go on in a second: nothing else would notice that nobody looks any more
+
+    def _look_around(self) -> None:
         now = self._clock.seconds()
         patients = {patient.container: patient for patient in self._patients()}
         for container in self._charts.keys() - patients.keys():

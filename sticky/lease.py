@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 from zope.interface import implementer
 
 from sticky import errors
@@ -16,6 +17,7 @@ from sticky.core.session import Session
 from sticky.core.tokens import Claims
 from sticky.core.values import ContainerId, EndReason, SessionId
 from sticky.isticky import Address, ILease, ILeaseHolder
+from sticky.observe.safely import safely
 
 
 class Counting(Protocol):
@@ -91,6 +93,8 @@ class LeaseBook:
     `addresses`: of its containers. `follow_up` is called after the fleet has counted, for what may follow from it.
     """
 
+    log = Logger()
+
     def __init__(
         self,
         fleet: Counting,
@@ -107,11 +111,15 @@ class LeaseBook:
     def begin(self, claims: Claims, holder: ILeaseHolder) -> Lease:
         """See `IRouting`. Synchronous here: the ledger is in this process."""
         container = claims.container
+        address = self._addresses.get(container)
         try:
             core = self._fleet.begin(self._clock.seconds(), container, claims.session)
         finally:
             self._follow_up()
-        lease = Lease(core, container, self._addresses[container], holder, self)
+        if address is None:  # adopted, and where it listens was never noted: nothing may stay in flight for that
+            self._fleet.finish(self._clock.seconds(), container, core)
+            raise errors.ContainerUnavailable(retry_after=1.0)
+        lease = Lease(core, container, address, holder, self)
         leases = self._leases.get(core.id)
         if leases is None:
             self._leases[core.id] = {lease}
@@ -122,7 +130,7 @@ class LeaseBook:
     def end(self, session: SessionId, reason: EndReason, detail: str | None) -> None:
         """The session is over: everybody who holds a lease of it is told."""
         for lease in self._leases.pop(session, ()):
-            lease.revoke(reason, detail)
+            safely(self.log, lease.revoke, reason, detail)
 
     # --- for the leases
 

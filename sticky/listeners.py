@@ -17,6 +17,8 @@ from twisted.python.failure import Failure
 from sticky.edge.context import EdgeFactory
 from sticky.startup import CANNOT_START, give_up
 
+BACKLOG = 1024  #: connections that may wait to be accepted; the kernel's own limit (somaxconn) still holds
+
 
 class Listeners(Service):
     """The endpoints of a daemon. `urls` has the address of each as a client on this machine would write it."""
@@ -48,7 +50,7 @@ class Listeners(Service):
         self._url_file.unlink(missing_ok=True)  # of a daemon that died
         for endpoint in self._endpoints:
             failures: list[Failure] = []
-            listening = serverFromString(self._reactor, endpoint).listen(self._factory)
+            listening = serverFromString(self._reactor, _with_backlog(endpoint)).listen(self._factory)
             listening.addCallbacks(self._opened, failures.append, callbackArgs=(endpoint,))
             if failures:  # outside the callback, which would swallow the exit
                 reason = failures[0].getErrorMessage()
@@ -77,7 +79,10 @@ class Listeners(Service):
         """Other Servers, or other URLs of theirs."""
         self._public_urls = public_urls
         if self.running:
-            self._write_urls()
+            try:
+                self._write_urls()
+            except OSError as error:  # a full disk must not keep Servers from being changed
+                self.log.error("cannot write {file}: {reason}", file=str(self._url_file), reason=error.strerror)
 
     def _write_urls(self) -> None:
         """Tell programs on this machine: the first line is the daemon's own address, then a line for each Server."""
@@ -93,6 +98,14 @@ class Listeners(Service):
         if isinstance(address, IPv4Address | IPv6Address):
             scheme = "https" if endpoint.removeprefix("haproxy:").startswith("ssl:") else "http"
             self.urls.append(f"{scheme}://{_reachable(address.host)}:{address.port}")
+
+
+def _with_backlog(endpoint: str) -> str:
+    """With room for a burst of newcomers, unless the operator says how much: Twisted's 50 make a busy second wait for one more."""
+    kind = endpoint.removeprefix("haproxy:").partition(":")[0]
+    if kind in ("tcp", "tcp6", "ssl", "unix") and ":backlog=" not in endpoint:
+        return f"{endpoint}:backlog={BACKLOG}"
+    return endpoint
 
 
 def _reachable(host: str) -> str:

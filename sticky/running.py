@@ -137,7 +137,15 @@ class Running:
             return  # it was asked to end before it began
         self._intended.discard(container)
         self.log.info("container {container} of {server} starts", container=container, server=self._server)
-        self._running[container] = self._backend.spawn(self._spec(container, effect.deployment), self)
+        try:
+            self._running[container] = self._backend.spawn(self._spec(container, effect.deployment), self)
+        except Exception:
+            # A backend's own fault, not the program's: a start that failed, like any other, or the Server would wait for ever.
+            self.log.failure(
+                "container {container} of {server} could not be spawned", container=container, server=self._server
+            )
+            self._happened(ContainerExited(container, "failed"))
+            return
         self._note_place(container)
 
     def _never_spawned(self, container: ContainerId) -> None:

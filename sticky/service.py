@@ -69,6 +69,7 @@ from sticky.isticky import (
 from sticky.journal.service import Found
 from sticky.journal.writer import Journal, NoJournal
 from sticky.lease import Lease, LeaseBook
+from sticky.observe.safely import safely
 from sticky.running import Running
 from sticky.waiting import Waiting
 
@@ -199,7 +200,11 @@ class ServerService(Service):
 
     def _hand_out(self, effect: GrantStart) -> None:
         container = self.fleet.capacity.containers.get(effect.container)
-        if container is None:
+        try:
+            session = self.fleet.look(self._clock.seconds(), effect.container, effect.session)
+        except errors.SessionEnded:
+            session = None
+        if container is None or session is None or session.state is not SessionState.ACTIVE:
             # Lost between the grant and its commit: the client asks again, and gets a session that lives.
             self._take_back(effect, Failure(errors.Unavailable(retry_after=1.0)))
             return
@@ -301,9 +306,8 @@ class ServerService(Service):
             self._step(ContainerStopRequested(container))
 
     def unhealthy(self, container: ContainerId) -> None:
-        """It was ready and does not answer any more: its sessions end, it is killed. A no-op for one that is not ready."""
-        box = self.fleet.capacity.containers.get(container)
-        if box is not None and box.state is ContainerState.READY:
+        """It does not answer any more: its sessions end, it is killed. A no-op for one that is not ready."""
+        if container in self.fleet.capacity.containers:
             self.log.warn("container {container} of {server} is unhealthy", container=container, server=self.server)
             self._step(ContainerUnhealthy(container))
 
@@ -345,7 +349,7 @@ class ServerService(Service):
         self._busy = True
         try:
             while self._todo:
-                self._do(self._todo.popleft())
+                safely(self.log, self._do, self._todo.popleft())
         finally:
             self._busy = False
         if self.fleet.wake_at < self._timer_at:

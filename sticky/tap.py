@@ -14,8 +14,8 @@ from twisted.application.service import IService
 from twisted.python import usage
 
 from sticky._version import __version__
-from sticky.config.loading import load
 from sticky.config.settings import Settings
+from sticky.config.sources import Sources
 from sticky.containers.describe import describe
 from sticky.containers.plugins import installed
 from sticky.errors import ConfigError
@@ -48,6 +48,7 @@ class Options(usage.Options):
     )
 
     settings: Settings
+    sources: Sources  #: where they come from, to be read again at a deploy
 
     def __init__(self) -> None:
         usage.Options.__init__(self)  # not super(): mypy knows by this spelling that it is Twisted's own
@@ -82,17 +83,9 @@ class Options(usage.Options):
         app, file = self["app"], self["config"]
         if app is None and file is None:
             raise ConfigError("command line", "", "nothing to serve; give --app game.py, --config sticky.toml or both")
-        cwd = Path.cwd()
+        self.sources = Sources(None if file is None else Path(file), app, self._flags(), Path.cwd())
         # User code runs in a child only, and only before the reactor: this blocks (architecture, decision 8).
-        declared = None if app is None else describe(app, None, cwd)
-        self.settings = load(
-            file=None if file is None else Path(file),
-            app=declared,
-            flags=self._flags(),
-            cwd=cwd,
-            environ=os.environ,
-            backends=installed(),
-        )
+        self.settings = self.sources.read(describe, os.environ, installed())
         for warning in self.settings.warnings:
             sys.stderr.write(f"sticky: warning: {one_line(warning)}\n")
 
@@ -119,6 +112,6 @@ def makeService(options: Options) -> IService:
     from sticky.wiring import make_service
 
     try:
-        return make_service(options.settings)
+        return make_service(options.settings, options.sources)
     except ConfigError as error:
         give_up(str(error), WRONG_CONFIGURATION)

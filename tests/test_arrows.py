@@ -47,12 +47,17 @@ ARROWS: Mapping[str, Sequence[str]] = {
     ),
     "config": ("config", "core.values", "core.proxy_tokens", "errors"),
     # The service owns the fleet and feeds it; a lease is the service's side of one request.
-    "service": ("core", "errors", "isticky", "lease", "journal", "running", "waiting"),
+    "service": ("core", "errors", "isticky", "lease", "journal", "running", "waiting", "observe.safely"),
     "running": ("core", "isticky", "journal"),
     "waiting": ("core.values", "isticky"),
     "journal": ("journal", "core", "errors", "isticky", "startup"),
     "startup": (),
-    "lease": ("core.session", "core.tokens", "core.values", "errors", "isticky"),
+    "lease": ("core.session", "core.tokens", "core.values", "errors", "isticky", "observe.safely"),
+    # What a Server runs and when that changes: the service carries out, the wiring makes the parts.
+    "deployments": ("config.settings", "core.values", "isticky"),
+    "deploying": ("config", "core", "daemon", "deployments", "errors", "iinspection", "sdk.exception", "service"),
+    "health": ("core.values", "isticky"),
+    "hangup": (),
     "daemon": ("service", "lease", "journal", "core.values", "core.tokens", "errors", "isticky"),
     "keys": ("core.tokens", "core.proxy_tokens", "errors"),
     "sdk": ("sdk", "core.values", "errors", "edge.wire", "_version", "exception"),
@@ -103,6 +108,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "listeners": ("edge.context", "startup"),
     # Only here everything meets.
     "wiring": ("",),
+    "parts": ("",),
     "tap": ("wiring", "startup", "config", "containers.describe", "containers.plugins", "errors", "_version"),
 }
 

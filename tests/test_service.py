@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import attrs
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
@@ -13,9 +13,11 @@ from zope.interface import implementer
 from sticky import errors
 from sticky.containers.memory import MemoryBackend, MemoryContainer
 from sticky.core.fleet import Fleet, Ids
+from sticky.core.records import ContainerCreated, SessionCreated
 from sticky.core.tokens import Claims, SigningKey, Verifier
 from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, Policy, ServerName, SessionId
 from sticky.isticky import ContainerSpec, Credentials, ILeaseHolder, SessionStatus, StartRequest
+from sticky.journal.store import Entry
 from sticky.lease import Lease
 from sticky.service import Minting, ServerService
 
@@ -34,6 +36,33 @@ class Holder:
         self.told.append((reason, detail))
 
 
+class SlowJournal:
+    """A journal that is as fast as a test wants: at once, unless `slow`; then `commit` or `fail` decides."""
+
+    def __init__(self) -> None:
+        self.works = True
+        self.slow = False
+        self.written: list[Entry] = []
+        self.waiting: list[Deferred[None]] = []
+
+    def write(self, entry: Entry) -> None:
+        self.written.append(entry)
+
+    def settled(self) -> Deferred[None]:
+        if not self.slow:
+            return succeed(None)
+        self.waiting.append(Deferred())
+        return self.waiting[-1]
+
+    def commit(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0).callback(None)
+
+    def fail(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0).errback(errors.StorageFailed(retry_after=1.0))
+
+
 class ServiceCase(SynchronousTestCase):
     """Builds a Server; containers become ready when `play` says so."""
 
@@ -49,8 +78,15 @@ class ServiceCase(SynchronousTestCase):
         key = SigningKey("k1", bytes(32))
         self.verifier = Verifier({key.key_id: key.public})
         fleet = Fleet(Policy(**policy), DeploymentId("dp-1"), ids)  # type: ignore[arg-type]
+        self.journal = SlowJournal()
         self.service = ServerService(
-            NAME, fleet, self.backend, self.spec, Minting(key.sign, lambda: WALL + self.clock.seconds()), self.clock
+            NAME,
+            fleet,
+            self.backend,
+            self.spec,
+            Minting(key.sign, lambda: WALL + self.clock.seconds()),
+            self.clock,
+            self.journal,
         )
         self.service.startService()
         self.addCleanup(self.service.stopService)
@@ -378,3 +414,95 @@ class AgeTests(ServiceCase):
         self.clock.advance(0)
         other = self.session()
         self.assertNotEqual(other.container, claims.container)
+
+
+class DurabilityTests(ServiceCase):
+    def test_a_start_is_answered_after_its_commit_and_not_before(self) -> None:
+        self.build()
+        self.session()
+        self.journal.slow = True
+        answer = self.start()
+        self.assertNoResult(answer)
+        self.assertIn(SessionCreated, {type(entry[1]) for entry in self.journal.written})
+        self.journal.commit()
+        self.successResultOf(answer)
+
+    def test_a_container_is_spawned_after_its_intent_is_durable(self) -> None:
+        self.build()
+        self.journal.slow = True
+        answer = self.start()
+        self.assertEqual(self.backend.spawned, [])
+        self.assertIn(ContainerCreated, {type(entry[1]) for entry in self.journal.written})
+        self.journal.commit()
+        self.assertEqual(len(self.backend.spawned), 1)
+        self.ready()
+        self.journal.commit()
+        self.successResultOf(answer)
+
+    def test_a_session_that_ended_before_its_commit_is_not_handed_out(self) -> None:
+        self.build(exit_grace_period=10.0)
+        kept = self.session()
+        self.journal.slow = True
+        answer = self.start()
+        self.service.stop_container(kept.container)
+        self.journal.commit()
+        self.failureResultOf(answer, errors.Unavailable)
+
+    def test_a_start_that_cannot_be_made_durable_is_refused_and_its_place_is_free_again(self) -> None:
+        self.build(max_containers=1, max_concurrency=2)
+        self.session()
+        self.journal.slow = True
+        answer = self.start()
+        self.journal.fail()
+        self.failureResultOf(answer, errors.StorageFailed)
+        self.assertEqual(len(self.listed()), 1)
+
+    def test_nothing_new_is_promised_while_the_journal_does_not_work(self) -> None:
+        self.build()
+        claims = self.session()
+        self.journal.works = False
+        self.failureResultOf(self.start(), errors.StorageFailed)
+        self.failureResultOf(self.service.terminate(claims, None), errors.StorageFailed)
+        self.service.begin(claims, Holder()).release()
+
+    def test_a_container_that_is_asked_to_end_before_it_began_never_runs(self) -> None:
+        self.build()
+        self.journal.slow = True
+        waiting = self.start()
+        gone = self.service.drain()
+        self.failureResultOf(waiting, errors.ShuttingDown)
+        self.successResultOf(gone)
+        self.journal.commit()
+        self.assertEqual(self.backend.spawned, [])
+
+
+class FaultTests(ServiceCase):
+    def test_a_backend_that_raises_is_a_failed_start_and_holds_nothing_up(self) -> None:
+        self.build()
+
+        def broken(spec: ContainerSpec, listener: object) -> MemoryContainer:
+            raise KeyError("a fault of this backend")
+
+        self.patch(self.backend, "spawn", broken)
+        waiting = self.start()
+        self.clock.pump([0.0, 1.0, 2.0])
+        self.failureResultOf(waiting, errors.ContainersFailing)
+        self.successResultOf(self.service.drain())
+        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 3)
+
+    def test_one_holder_that_raises_keeps_no_other_from_hearing_of_the_end(self) -> None:
+        self.build()
+        claims = self.session()
+
+        @implementer(ILeaseHolder)
+        class Broken(Holder):
+            def session_ended(inner, reason: EndReason, detail: str | None) -> None:
+                raise RuntimeError("a fault of this holder")
+
+        holders = [Broken() if number % 5 == 0 else Holder() for number in range(20)]
+        for holder in holders:
+            self.service.begin(claims, holder)
+        self.service.terminate(claims, 0.0)
+        told = [holder.told for holder in holders if not isinstance(holder, Broken)]
+        self.assertEqual(told, [[(EndReason.TERMINATED, None)]] * 16)
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 4)

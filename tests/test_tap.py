@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from sticky import errors, tap, wiring
 from sticky._version import __version__
 from sticky.config.settings import Settings
+from sticky.config.sources import Sources
 
 FILE = '[servers.echo]\ncommand = ["./echo", "{port}"]\n'
 
@@ -137,20 +138,21 @@ class MakeServiceTests(OptionsCase):
     def test_the_settings_are_what_is_wired(self) -> None:
         options = self.options("--config", str(self.file))
         service = Service()
-        wired: list[Settings] = []
+        wired: list[tuple[Settings, Sources]] = []
 
-        def make_service(settings: Settings) -> IService:
-            wired.append(settings)
+        def make_service(settings: Settings, sources: Sources) -> IService:
+            wired.append((settings, sources))
             return service
 
         self.patch(wiring, "make_service", make_service)
         self.assertIs(tap.makeService(options), service)
-        self.assertEqual(wired, [options.settings])
+        self.assertEqual(wired, [(options.settings, options.sources)])
+        self.assertEqual((options.sources.file, options.sources.app), (self.file, None))
 
     def test_what_turns_out_wrong_while_wiring_is_refused_alike(self) -> None:
         options = self.options("--config", str(self.file))
 
-        def damaged(settings: object) -> None:
+        def damaged(*settings: object) -> None:
             raise errors.ConfigError("state/key", "", "is damaged")
 
         self.patch(wiring, "make_service", damaged)

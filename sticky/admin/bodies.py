@@ -10,7 +10,16 @@ import attrs
 
 from sticky.config.settings import Settings
 from sticky.core.values import Policy
-from sticky.iinspection import ContainerLog, ContainerView, DaemonView, EndedContainer, ServerView, SessionView
+from sticky.iinspection import (
+    ContainerLog,
+    ContainerView,
+    DaemonView,
+    DeployReport,
+    EndedContainer,
+    RolloutView,
+    ServerView,
+    SessionView,
+)
 from sticky.isticky import Credentials
 
 API = 1  #: raised when an answer changes in a way that a program could not survive
@@ -156,6 +165,47 @@ def checked(settings: Settings) -> Body:
             for one in settings.servers
         ],
         "warnings": list(settings.warnings),
+    }
+
+
+def deployed(report: DeployReport) -> Body:
+    """What a new definition meant."""
+    return {
+        "servers": [
+            {
+                "name": one.server,
+                "what": one.what,
+                "deployment": one.deployment,
+                "before": one.before,
+                "settings": list(one.settings),
+                "sessions": one.sessions,
+            }
+            for one in report.servers
+        ],
+        "proxy_tokens": report.tokens,
+        "warnings": list(report.warnings),
+    }
+
+
+def rollout(view: RolloutView) -> Body:
+    """Which deployments there are."""
+    return {
+        "sources": view.sources,
+        "deployments": [
+            {
+                "server": one.server,
+                "deployment": one.deployment,
+                "newest": one.newest,
+                "containers": list(one.containers),
+                "sessions": one.sessions,
+                "in_flight": one.in_flight,
+            }
+            for one in view.deployments
+        ],
+        "leaving": [
+            {"server": one.server, "containers": one.containers, "sessions": one.sessions} for one in view.leaving
+        ],
+        "can_undo": view.can_undo,
     }
 
 

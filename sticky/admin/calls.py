@@ -9,11 +9,12 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
 
 from sticky import errors
 from sticky.admin import bodies
@@ -21,9 +22,10 @@ from sticky.admin.bodies import Body
 from sticky.admin.recent import Recent
 from sticky.admin.streams import LogStream, Wanted
 from sticky.config.settings import Settings
-from sticky.iinspection import IInspection
+from sticky.iinspection import IDeploying, IInspection
 
 LONGEST_PAGE: Final = 1000
+_Done = TypeVar("_Done")
 
 #: A configuration file and an app, either may be None, seen from this folder. Blocks, so it is called in a thread.
 Check = Callable[[Path | None, str | None, Path], Settings]
@@ -46,13 +48,21 @@ class AdminCalls:
     """Answers calls: a JSON object now or later, or a stream. Raises, or fails with, `errors.Refusal`."""
 
     def __init__(
-        self, inspection: IInspection, recent: Recent, check: Check, in_thread: InThread, clock: IReactorTime
+        self,
+        inspection: IInspection,
+        recent: Recent,
+        check: Check,
+        in_thread: InThread,
+        clock: IReactorTime,
+        deploying: IDeploying | None = None,
     ) -> None:
+        """`deploying`: None where a new definition cannot be brought; the calls for it are not there then."""
         self._inspection = inspection
         self._recent = recent
         self._check = check
         self._in_thread = in_thread
         self._clock = clock
+        self._deploying = deploying
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, object]) -> Result:
         """Find the call and make it. Raises `errors.NotFound`, `errors.MethodNotAllowed`, and what the call raises."""
@@ -144,17 +154,30 @@ class AdminCalls:
         return bodies.container(self._inspection.stop_container(call.arguments[0]))
 
     def _check_config(self, call: Call) -> Result:
-        file, app, cwd = (call.body.get(name) for name in ("file", "app", "cwd"))
-        for text in (file, app):
-            if text is not None and not isinstance(text, str):
-                raise errors.BadRequest("The body names a configuration file, an app, or both.")
-        if file is None and app is None:
+        file, app, folder = _sources(call)
+        if folder is None:
             raise errors.BadRequest("The body names a configuration file, an app, or both.")
-        folder = Path(cwd) if isinstance(cwd, str) else None
-        if folder is None or not folder.is_absolute():
-            raise errors.BadRequest("The body says from which folder relative paths are meant (cwd).")
-        checking = self._in_thread(self._check, None if file is None else Path(str(file)), app, folder)
-        return checking.addCallback(bodies.checked)
+        return self._in_thread(self._check, file, app, folder).addCallback(bodies.checked)
+
+    # --- deploying
+
+    def _deploy(self, call: Call) -> Result:
+        file, app, folder = _sources(call)
+        recreate, force = _flag(call, "recreate"), _flag(call, "force")
+        doing = self._deployer.deploy(file, app, folder, recreate=recreate, force=force)
+        return shielded(doing).addCallback(bodies.deployed)
+
+    def _undo(self, call: Call) -> Result:
+        return shielded(self._deployer.undo(recreate=_flag(call, "recreate"))).addCallback(bodies.deployed)
+
+    def _rollout(self, call: Call) -> Result:
+        return bodies.rollout(self._deployer.rollout())
+
+    @property
+    def _deployer(self) -> IDeploying:
+        if self._deploying is None:
+            raise errors.NotFound
+        return self._deploying
 
 
 @attrs.frozen
@@ -188,7 +211,42 @@ ROUTES: Final = (
     Route("POST", f"/v1/sessions/{_ID}/extend", AdminCalls._extend),
     Route("POST", f"/v1/sessions/{_ID}/token", AdminCalls._token),
     Route("POST", "/v1/check", AdminCalls._check_config),
+    Route("POST", "/v1/deploy", AdminCalls._deploy),
+    Route("GET", "/v1/rollout", AdminCalls._rollout),
+    Route("POST", "/v1/rollout/undo", AdminCalls._undo),
 )
+
+
+def _sources(call: Call) -> tuple[Path | None, str | None, Path | None]:
+    """(file, app, folder that they are relative to), of which any may be missing; there is a folder if one of them is there."""
+    file, app, cwd = (call.body.get(name) for name in ("file", "app", "cwd"))
+    if not isinstance(file, str | None) or not isinstance(app, str | None):
+        raise errors.BadRequest("The body names a configuration file, an app, or both.")
+    if file is None and app is None:
+        return None, None, None
+    folder = Path(cwd) if isinstance(cwd, str) else None
+    if folder is None or not folder.is_absolute():
+        raise errors.BadRequest("The body says from which folder relative paths are meant (cwd).")
+    return None if file is None else Path(file), app, folder
+
+
+def _flag(call: Call, name: str) -> bool:
+    value = call.body.get(name, False)
+    if not isinstance(value, bool):
+        raise errors.BadRequest(f"{name} must be true or false.")
+    return value
+
+
+def shielded(doing: Deferred[_Done]) -> Deferred[_Done]:
+    """The same, but who asked may leave: what has begun goes on."""
+    answer: Deferred[_Done] = Deferred()
+
+    def over(result: _Done | Failure) -> None:
+        if not answer.called:
+            answer.callback(result)  # a Failure goes the errbacks' way
+
+    doing.addBoth(over)
+    return answer
 
 
 def _list(names: frozenset[str]) -> str:

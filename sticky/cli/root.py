@@ -9,6 +9,7 @@ from sticky.cli import (
     asking,
     checking,
     containers,
+    deploying,
     doctor,
     initial,
     loadtest,
@@ -50,6 +51,7 @@ def version() -> None:
 initial.add_to(root)
 running.add_to(root)
 checking.add_to(root)
+deploying.add_to(root)
 status.add_to(root)
 top.add_to(root)
 sessions.add_to(root)

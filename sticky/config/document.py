@@ -24,8 +24,8 @@ key, value and what is allowed, before anything starts, with exit status 2.
 - All times are seconds.
 - Relative paths are relative to the file that names them; on the command line to the working directory.
 - *Change* says what it takes for a new value to take effect: *live* touches no running container, *new deployment*
-  starts new containers and lets the old ones serve their sessions to the end, *restart* needs a new daemon. This
-  version reads its configuration only when it starts.
+  starts new containers and lets the old ones serve their sessions to the end, *restart* needs a new daemon.
+  `sticky deploy` or SIGHUP brings the new values ([deploying.md](deploying.md)).
 """
 
 

@@ -132,6 +132,7 @@ class Gate:
 
     def _control(self, front: Frontend, head: RequestHead, site: Site) -> None:
         names = self._context.names
+        credential = None
         try:
             credential = find_credential(head, names, insecure_cookie=site.insecure_cookie)
             token = None if credential is None else credential.token
@@ -151,6 +152,7 @@ class Gate:
                 client=front.peer.client(head),
                 origin_allowed=origin_allowed(head, site.allowed_origins),
                 session_token=token,
+                session_from_cookie=credential is not None and credential.source is _COOKIE,
             )
         )
 

@@ -13,6 +13,8 @@ from typing import Any, Protocol, TypeVar
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from sticky.observe.safely import safely
+
 _log = Logger()
 
 LONGEST_STEP = 1.0  #: seconds; a deadline is noticed at most this late
@@ -63,7 +65,7 @@ class Deadlines:
             if self._due[waiter] > now:
                 return
             del self._due[waiter]
-            _safely(self._call, waiter)
+            safely(_log, self._call, waiter)
 
 
 class Marks:
@@ -148,14 +150,6 @@ class Liveness:
         if self._turns:
             for member in list(self._slots[self._at]):
                 if member in self._slots[self._at]:  # an earlier one's turn may have taken it along
-                    _safely(type(member).turn, member)
+                    safely(_log, type(member).turn, member)
         if self._members or any(self._deadlines):
             self.wake()
-
-
-def _safely(call: Callable[[M], None], subject: M) -> None:
-    # One relay's fault must not stop the clock of all others.
-    try:
-        call(subject)
-    except Exception:
-        _log.failure("A relay failed at its turn or deadline")

@@ -44,6 +44,7 @@ class JournalService:
         self._picture = picture
         self._pool: ThreadPool | None = None
         self._writer: JournalWriter | None = None
+        self._of_another_boot = False
 
     def claim(self) -> None:
         """Take the state directory. If another daemon has it, the process ends with one line, status 1."""
@@ -58,12 +59,18 @@ class JournalService:
         if lost is not None:
             self.log.error("the journal was damaged: sessions of earlier containers are lost; {lost}", lost=lost)
         memories, places, same_boot = dict(store.memories), dict(store.places), store.same_boot
+        self._of_another_boot = not same_boot
         self._writer = JournalWriter(store, self._reactor, self._in_thread, self._picture)
 
         def found(server: ServerName) -> Found:
             return Found(memories.get(server, Memory()), places.get(server, {}), same_boot)
 
         return found
+
+    def taken_up(self) -> None:
+        """Everything that was found has been taken up. What was of another boot must not be found once more."""
+        if self._of_another_boot:
+            self._opened.write_anew()
 
     @property
     def works(self) -> bool:
@@ -113,6 +120,9 @@ class NoJournalService(NoJournal):
     def open(self) -> Callable[[ServerName], Found]:
         """As `JournalService.open`, but there is never anything to find."""
         return lambda server: Found(Memory(), {}, True)
+
+    def taken_up(self) -> None:
+        """Nothing was found."""
 
     async def close(self) -> None:
         """Give the state directory back."""

@@ -111,6 +111,13 @@ class JournalWriter:
         self._waiting.append(waiting)
         return waiting
 
+    def write_anew(self) -> None:
+        """Put what lives now in place of everything that was ever written: it was of another boot of the machine."""
+        if self._call is not None and self._call.active():
+            self._call.cancel()
+        self._pending = []
+        self._mend()
+
     def close(self) -> Deferred[None]:
         """Write what is pending, then close the file. Fires when that is done, or the disk failed."""
         done: Deferred[None] = Deferred()
@@ -162,11 +169,13 @@ class JournalWriter:
     def _mend(self) -> None:
         """Write everything anew, from what lives at this moment; entries from now on come after it."""
         self._call = None
+        was_broken = self._state is _State.BROKEN
         self._state = _State.WRITING
         memories, places = self._picture()
         waiting, self._waiting = self._waiting, []
         mending = self._run(self._store.rewrite, memories, places)
-        mending.addCallback(self._mended)
+        if was_broken:
+            mending.addCallback(self._mended)
         mending.addCallbacks(self._written, self._failed, callbackArgs=(waiting,), errbackArgs=(waiting,))
 
     def _mended(self, _: object) -> None:

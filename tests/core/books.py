@@ -71,7 +71,9 @@ class Books:
         self.cause: Event = TimePassed()
         self.spawned: list[Box] = []
         self.closed: list[tuple[Box, float]] = []  #: by scaling in this step, and since when they had been empty
-        self.excess = FOREVER  #: containers beyond the maximum that are there since it was lowered, or an earlier one came back
+        self.excess = (
+            FOREVER  #: containers beyond the maximum that are there since it was lowered, or an earlier one came back
+        )
         self._births = 0
 
     # --- what is asked for

@@ -101,14 +101,17 @@ class DeploymentTests(TestCase):
             stage.wait(1.0)
         self.assertEqual(stage.spawned(), 1)
 
-    def test_limits_that_change_under_a_running_container_do_not_change_what_its_ledger_takes(self) -> None:
+    def test_limits_that_change_under_a_running_container_hold_for_its_ledger_and_for_admission_alike(self) -> None:
         stage = Stage(max_concurrency=1, max_containers=1)
         stage.start()
         stage.ready()
-        stage.step(Deployed(DeploymentId("dp-1"), Policy(max_concurrency=3, max_containers=1)))
-        waiter = stage.start()
+        queued = stage.start()
+        stage.step(Deployed(DeploymentId("dp-1"), Policy(max_concurrency=2, max_containers=1)))
+        self.assertEqual((stage.loads(), stage.session_of(queued)), ({"ct-1": 2}, "sd-2"))
+        stage.step(Deployed(DeploymentId("dp-1"), Policy(max_concurrency=1, max_containers=1)))
+        stage.terminate("sd-1")
+        self.assertIsNone(stage.session_of(stage.start()))
         self.assertEqual(stage.loads(), {"ct-1": 1})
-        self.assertIsNone(stage.session_of(waiter))
 
 
 class StopTests(TestCase):

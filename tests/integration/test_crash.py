@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -208,3 +209,25 @@ class FullDiskTests(DaemonCase):
     def refused_start(self) -> tuple[int, str] | None:
         answer = self.start()
         return None if answer.status_code == 200 else (answer.status_code, answer.json()["error"])
+
+
+class RebootTests(DaemonCase):
+    def test_after_a_reboot_sessions_are_lost_once_and_later_crashes_lose_nothing(self) -> None:
+        self.serve(server("one", COUNTER))
+        before = self.token()
+        self.daemon.kill()
+        self.kill_children()
+        journal = sqlite3.connect(self.folder / "state" / "journal.db")
+        journal.execute("UPDATE meta SET value = 'an earlier boot' WHERE name = 'boot'")
+        journal.commit()
+        journal.close()
+        self.run_daemon()
+        refused = self.get(before)
+        self.assertEqual((refused.status_code, refused.json()["error"]), (410, "container_lost"))
+        after = self.token()
+        container = self.get(after).text.split()[0]
+        for _ in range(2):
+            self.daemon.kill()
+            self.run_daemon()
+            self.assertEqual(self.get(after).text.split()[0], container)
+            self.assertEqual(self.get(before).json()["error"], "container_lost")

@@ -1,0 +1,121 @@
+"""`sticky deploy` and `sticky rollout`: a new definition for a daemon that runs, and what is left of the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sticky.cli.client import Admin
+from sticky.cli.options import command, daemon, json_output
+from sticky.cli.output import as_json as print_json
+from sticky.cli.output import note, say, show, table
+
+READING = 120.0  #: seconds: an app may take 30 to import, and another deploy may be before this one
+
+#: What became of a Server, for people.
+_WHAT = {
+    "added": "is new",
+    "removed": "is removed, its sessions end",
+    "rolling": "is rolled over",
+    "recreated": "is recreated, old containers stop",
+    "live": "has other settings, its containers stay",
+    "unchanged": "is unchanged",
+}
+
+
+@click.group("rollout", no_args_is_help=True)
+def group() -> None:
+    """What is left of earlier deployments, and the way back."""
+
+
+def add_to(root: click.Group) -> None:
+    """Register the commands."""
+
+    @command(
+        root,
+        "deploy",
+        "sticky deploy                       # the same files again, after a change\n"
+        "sticky deploy releases/42/sticky.toml\n"
+        "sticky deploy game.py --config sticky.toml --recreate",
+    )
+    @click.argument("file", metavar="[FILE]", type=click.Path(), required=False)
+    @click.option("--config", type=click.Path(), metavar="TOML", help="A configuration file beside the app.")
+    @click.option("--recreate", is_flag=True, help="Stop old containers now: their sessions end (deployment_ended).")
+    @click.option("--force", is_flag=True, help="New containers even where no setting and no program file has changed.")
+    @daemon
+    @json_output
+    def deploy(file: str | None, config: str | None, recreate: bool, force: bool, admin: Admin, as_json: bool) -> None:
+        """Bring a new definition to the running daemon.
+
+        FILE is a sticky.toml, game.py, game.py:Server or package.module; without one the daemon reads again what it reads
+        now. Old containers keep their sessions to the end, new sessions go to new containers; no open connection is touched.
+        A definition that is wrong changes nothing.
+        """
+        app = None
+        if file is not None and file.endswith(".toml"):
+            if config is not None:
+                raise click.UsageError("FILE is a configuration file already; give it or --config.")
+            config = file
+        elif file is not None:
+            app = file
+        body = {"file": config, "app": app, "cwd": str(Path.cwd()), "recreate": recreate, "force": force}
+        _report(admin.call("POST", "/v1/deploy", body=body, timeout=READING), as_json)
+
+    root.add_command(group)
+
+
+@command(group, "status", "sticky rollout status")
+@daemon
+@json_output
+def status(admin: Admin, as_json: bool) -> None:
+    """Print which deployments there are, and the sessions that are left on old ones."""
+    found = admin.call("GET", "/v1/rollout")
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            one["server"],
+            one["deployment"],
+            "newest" if one["newest"] else "old",
+            ", ".join(one["containers"]) or "-",
+            str(one["sessions"]),
+            str(one["in_flight"]),
+        ]
+        for one in found["deployments"]
+    ]
+    rows += [
+        [one["server"], "-", "removed", str(one["containers"]), str(one["sessions"]), "-"] for one in found["leaving"]
+    ]
+    columns = ["SERVER", "DEPLOYMENT", "WHICH", "CONTAINERS", "SESSIONS", "IN FLIGHT"]
+    show(table(columns, rows, right=("SESSIONS", "IN FLIGHT")))
+    note(f"from {found['sources']}" + ("; sticky rollout undo goes back" if found["can_undo"] else ""))
+
+
+@command(group, "undo", "sticky rollout undo")
+@click.option("--recreate", is_flag=True, help="Stop the newer containers now: their sessions end (deployment_ended).")
+@daemon
+@json_output
+def undo(recreate: bool, admin: Admin, as_json: bool) -> None:
+    """Go back to the definition before the last deploy.
+
+    That is its settings: files that they name are used as they are now. Once more, and it is the newer one again.
+    """
+    _report(admin.call("POST", "/v1/rollout/undo", body={"recreate": recreate}, timeout=READING), as_json)
+
+
+def _report(found: Mapping[str, Any], json: bool) -> None:
+    for warning in found["warnings"]:
+        note(f"warning: {warning}")
+    if json:
+        print_json(found)
+        return
+    for one in found["servers"]:
+        names = f" ({', '.join(one['settings'])})" if one["settings"] else ""
+        left = f"; {one['sessions']} sessions on old containers" if one["sessions"] else ""
+        say(f"{one['name']} {_WHAT[one['what']]}{names}{left}")
+    if found["proxy_tokens"]:
+        say("proxy tokens have changed")

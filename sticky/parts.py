@@ -1,0 +1,229 @@
+"""The parts of a daemon, made of validated settings: at its start, and again at every deploy. Ties nothing together, opens nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from twisted.logger import Logger
+
+from sticky.config.changes import what_runs
+from sticky.config.settings import DaemonSettings, ServerSettings, Settings
+from sticky.containers import abilities, isolation
+from sticky.containers.logs import log_path
+from sticky.containers.plugins import installed
+from sticky.containers.process import ProcessBackend
+from sticky.core.fleet import Fleet, Ids
+from sticky.core.proxy_tokens import ProxyToken, ProxyTokens, hash_secret
+from sticky.core.tokens import SigningKey
+from sticky.core.values import ContainerId, DeploymentId, SessionId
+from sticky.deployments import Definition, Deployments
+from sticky.edge.grammar import HeadLimits
+from sticky.edge.handshake import RelayRules
+from sticky.edge.limits import EdgeLimits
+from sticky.edge.site import Site
+from sticky.errors import ConfigError
+from sticky.isticky import ContainerSpec, IContainerBackend, IPreparedBackend
+from sticky.journal.service import JournalService, NoJournalService
+from sticky.keys import development_token
+from sticky.observe.access import AccessLog
+from sticky.observe.access_forms import FORMS
+from sticky.observe.lines import Lines
+from sticky.service import Minting, ServerService
+from sticky.witness import Endings, Witness
+
+
+class Backends:
+    """Those that are used, each made once, with what every backend takes: whose containers they are, how long they live."""
+
+    log = Logger()
+
+    def __init__(self, settings: Settings, reactor: Any, endings: Endings) -> None:
+        self.made: list[IContainerBackend] = []  #: in the order in which they were needed; grows, and never shrinks
+        self._by_name: dict[str, tuple[Any, IContainerBackend]] = {}
+        self._daemon = settings.daemon
+        self._realm = realm(settings)
+        self._reactor = reactor
+        self._endings = endings
+        self.take(settings)
+
+    def take(self, settings: Settings, *, late: bool = False) -> None:
+        """These Servers are about to come. `late`: the daemon runs, and nothing that a new backend finds is anybody's."""
+        plugins = installed()
+        for name in dict.fromkeys(server.backend for server in settings.servers):
+            fresh = name not in self._by_name
+            if fresh:
+                backend = plugins[name].load()(self._reactor, realm=self._realm, die_with_daemon=self._daemon.ephemeral)
+                self._by_name[name] = backend, Witness(backend, self._endings)
+                self.made.append(self[name])
+            backend = self._by_name[name][0]
+            if IPreparedBackend.providedBy(backend):
+                backend.prepare([options(server, settings) for server in settings.servers if server.backend == name])
+            if fresh and late and (orphans := self[name].orphans(())):
+                self.log.warn("containers that nobody knows were killed: {orphans}", orphans=sorted(orphans))
+
+    def __getitem__(self, name: str) -> IContainerBackend:
+        return self._by_name[name][1]
+
+
+def realm(settings: Settings) -> str:
+    """Whose containers these are: the same for the same state directory."""
+    return hashlib.sha256(os.fsencode(settings.daemon.state_dir)).hexdigest()[:16]
+
+
+def options(server: ServerSettings, settings: Settings) -> Mapping[str, object]:
+    """What only its backend understands."""
+    if server.backend != ProcessBackend.name:
+        return server.docker or {}
+    return isolation.options(
+        settings.daemon.state_dir,
+        isolation=server.isolation,
+        memory=server.memory,
+        cpu=server.cpu,
+        pids=server.pids,
+        rlimits=server.rlimits,
+        user=server.user,
+    )
+
+
+def check_possible(settings: Settings) -> None:
+    """Raises `ConfigError` for what this machine, or this daemon on it, cannot do."""
+    for server in settings.servers:
+        ours = server.backend == ProcessBackend.name
+        problem = abilities.problem(options(server, settings), realm(settings)) if ours else None
+        if problem is not None:
+            raise ConfigError(f"Server {server.name}", *problem)
+
+
+def definition(
+    settings: ServerSettings,
+    everything: Settings,
+    backend: IContainerBackend,
+    deployment: DeploymentId,
+    public_url: Callable[[ServerSettings], str],
+) -> Definition:
+    """What containers of one deployment run."""
+    state_dir = everything.daemon.state_dir
+    chosen = options(settings, everything)
+    ours = settings.backend == ProcessBackend.name
+    scratch = isolation.scratch_root(chosen, realm(everything)) if ours else state_dir / "run"
+
+    def spec(container: ContainerId, deployment: DeploymentId) -> ContainerSpec:
+        return ContainerSpec(
+            container=container,
+            server=settings.name,
+            deployment=deployment,
+            app=settings.app,
+            command=settings.command,
+            directory=settings.directory,
+            log=log_path(state_dir / "logs", settings.name, container),
+            scratch=scratch / container,
+            env=settings.env,
+            url=public_url(settings),
+            port=settings.port,
+            ready_path=settings.ready_path,
+            reports_ready=settings.reports_ready,
+            options=chosen,
+        )
+
+    return Definition(deployment, settings, backend, spec)
+
+
+def service(
+    deployments: Deployments, key: SigningKey, reactor: Any, journal: JournalService | NoJournalService
+) -> ServerService:
+    """One Server, with nothing running."""
+    newest = deployments.newest
+    ids = Ids(
+        lambda: SessionId(f"sd-{secrets.token_urlsafe(16)}"),
+        lambda: ContainerId(f"ct-{secrets.token_urlsafe(16)}"),
+        secrets.SystemRandom().random,
+    )
+    fleet = Fleet(newest.settings.policy, newest.deployment, ids)
+    return ServerService(
+        newest.settings.name, fleet, deployments, deployments.spec, Minting(key.sign, time.time), reactor, journal
+    )
+
+
+def deployment_of(settings: ServerSettings, key: SigningKey, edition: int = 0) -> DeploymentId:
+    """The same for the same settings and program files: a restart without a change is no new deployment.
+
+    Live settings are left out, they hold for containers that run already. The environment may hold secrets, and tokens show
+    this to clients: hence the key. `edition`: a new one makes a new deployment of what has not changed.
+    """
+    files = [Path(settings.directory, part) for part in settings.command]
+    program = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if os.path.isfile(path)]
+    what = (what_runs(settings), program, *([edition] if edition else []))
+    return DeploymentId(f"dp-{key.fingerprint(repr(what))}")
+
+
+def site(settings: ServerSettings) -> Site:
+    """The Server as the edge sees it."""
+    return Site(
+        name=settings.name,
+        hosts=frozenset(settings.hosts),
+        url=settings.url,
+        sessioned=settings.sessioned,
+        unauthenticated=settings.unauthenticated,
+        allowed_origins=frozenset(settings.allowed_origins),
+        half_close_timeout=settings.half_close_timeout,
+        ended_status=settings.ended_status,
+        websocket=RelayRules(
+            mode=settings.websocket,
+            max_message_size=settings.max_message_size,
+            ping_interval=settings.ping_interval,
+            ping_timeout=settings.ping_timeout,
+            silent_timeout=settings.silent_timeout,
+        ),
+        websocket_refusal=settings.websocket_refusal,
+        third_party_frames=settings.third_party_frames,
+        insecure_cookie=settings.insecure_cookie,
+        response_timeout=settings.response_timeout,
+    )
+
+
+def limits(settings: DaemonSettings) -> EdgeLimits:
+    """What the edge takes of clients."""
+    return EdgeLimits(
+        heads=HeadLimits(target=settings.max_target_size, head=settings.max_head_size, fields=settings.max_head_fields),
+        connections=settings.max_connections,
+        connections_per_client=settings.max_connections_per_client,
+        head_timeout=settings.head_timeout,
+        keep_alive_timeout=settings.keep_alive_timeout,
+        connect_timeout=settings.connect_timeout,
+        min_body_rate=settings.min_body_rate,
+    )
+
+
+def access_log(settings: Settings, reactor: Any) -> AccessLog:
+    """Where requests are written down; it opens its file with the first line."""
+    daemon = settings.daemon
+    if daemon.access_log == "off":
+        return AccessLog(daemon.brand)
+    path = None if daemon.access_log == "-" else Path(daemon.access_log)
+    return AccessLog(daemon.brand, FORMS[daemon.access_log_format](), Lines(path, reactor))
+
+
+def proxy_tokens(settings: Settings) -> ProxyTokens:
+    """Those of the file; where there are none and somebody needs one, a development token in the state directory."""
+    tokens = []
+    for token in settings.daemon.proxy_tokens:
+        digest = token.secret_hash or hash_secret(token.secret or "")
+        tokens.append(
+            ProxyToken(
+                id=token.id,
+                secret_hash=digest,
+                owner=token.owner,
+                servers=frozenset(token.servers),
+                expires_at=token.expires_at,
+                admin=token.admin,
+            )
+        )
+    if not tokens and not all(server.unauthenticated for server in settings.servers):
+        tokens.append(development_token(settings.daemon.state_dir).proxy_token())
+    return ProxyTokens(tokens)

@@ -1,0 +1,295 @@
+"""New definitions for a real daemon that runs: nobody who is connected may notice, and what is wrong changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+from socket import create_connection
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from sticky.cli.problems import Status
+from tests.integration.daemon_case import APPS, ECHO, PYTHON, DaemonCase, server
+from tests.integration.running_daemon import ROOT, until
+
+STICKY = str(Path(PYTHON).with_name("sticky"))
+ONE = server("one", ECHO)
+CHANGED = ONE.rstrip() + '\nenv = { VERSION = "2" }\n'
+
+
+class DeployCase(DaemonCase):
+    def write(self, config: str) -> None:
+        (self.folder / "sticky.toml").write_text(config)
+
+    def sticky(self, *arguments: str, status: int = 0) -> str:
+        """What the command says, of a run that ends with this status."""
+        done = subprocess.run(
+            [STICKY, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=90, check=False
+        )
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def asked(self, *arguments: str) -> Any:
+        return json.loads(self.sticky(*arguments, "--json"))
+
+    def deployed(self, *arguments: str) -> dict[str, str]:
+        """What `sticky deploy` says of each Server."""
+        return {one["name"]: one["what"] for one in self.asked("deploy", *arguments)["servers"]}
+
+    def where(self, token: str) -> str:
+        answer = self.get(token)
+        self.assertEqual(answer.status_code, 200, answer.text)
+        return answer.text
+
+    def opened(self, token: str, host: str = "127.0.0.1") -> tuple[ClientConnection, str]:
+        """A WebSocket, and the container that it is with."""
+        port = int(self.url.rpartition(":")[2])
+        opened = connect(
+            f"ws://{host}:{port}/ws",
+            additional_headers={"Modal-Authorization": f"Bearer {token}"},
+            sock=create_connection(("127.0.0.1", port)),
+        )
+        self.addCleanup(opened.close)
+        return opened, str(opened.recv(timeout=10))
+
+    def echoes(self, socket: ClientConnection, text: str) -> None:
+        socket.send(text)
+        self.assertEqual(socket.recv(timeout=10), text)
+
+    def closed_with(self, socket: ClientConnection) -> int:
+        with self.assertRaises(ConnectionClosed) as caught:
+            socket.recv(timeout=15)
+        assert caught.exception.rcvd is not None
+        return int(caught.exception.rcvd.code)
+
+    def sessions_by_age(self) -> list[tuple[bool, int]]:
+        """(newest, sessions) of each deployment."""
+        return [(one["newest"], one["sessions"]) for one in self.asked("rollout", "status")["deployments"]]
+
+
+class RollingTests(DeployCase):
+    def test_old_containers_keep_sessions_and_websockets_and_new_sessions_go_to_new_ones(self) -> None:
+        self.serve(ONE)
+        old = self.token()
+        socket, home = self.opened(old)
+        self.write(CHANGED)
+        self.assertEqual(self.deployed(), {"one": "rolling"})
+        self.echoes(socket, "still here")
+        new = self.token()
+        self.assertNotEqual(self.where(new), home)
+        self.assertEqual(self.where(old), home)
+        self.assertEqual(self.sessions_by_age(), [(True, 1), (False, 1)])
+        self.assertRegex(self.sticky("rollout", "status"), r"one +dp-\S+ +old +ready +1 +1")
+        self.echoes(socket, "and still")
+        self.terminate(old)
+        socket.close()
+        until("the old container goes with its last session", lambda: len(self.children()) == 1)
+        self.assertEqual(self.sessions_by_age(), [(True, 1)])
+
+    def test_recreate_ends_old_sessions_with_1012(self) -> None:
+        self.serve(ONE)
+        token = self.token()
+        socket, home = self.opened(token)
+        self.write(CHANGED)
+        self.assertEqual(self.deployed("--recreate"), {"one": "recreated"})
+        self.assertEqual(self.closed_with(socket), 1012)
+        refused = self.get(token)
+        self.assertEqual((refused.status_code, refused.json()["error"]), (410, "deployment_ended"))
+        self.assertNotEqual(self.where(self.token()), home)
+
+    def test_recreate_later_ends_what_a_rolling_deployment_left(self) -> None:
+        self.serve(ONE)
+        token = self.token()
+        self.write(CHANGED)
+        self.deployed()
+        self.assertEqual(self.get(token).status_code, 200)
+        self.assertEqual(self.deployed("--recreate"), {"one": "recreated"})
+        self.assertEqual(self.get(token).json()["error"], "deployment_ended")
+
+    def test_undo_goes_back_to_the_old_containers_while_they_are_there(self) -> None:
+        self.serve(ONE)
+        old = self.token()
+        home = self.where(old)
+        self.sticky("rollout", "undo", status=Status.USAGE)
+        self.write(CHANGED)
+        self.deployed()
+        new = self.token()
+        newer_home = self.where(new)
+        self.assertIn("one is rolled over (env); 1 sessions on old containers", self.sticky("rollout", "undo"))
+        self.assertEqual(self.where(self.token()), home)
+        self.assertEqual(self.where(new), newer_home)
+        self.sticky("rollout", "undo")
+        self.assertEqual(self.where(self.token()), newer_home)
+
+    def test_the_same_again_changes_nothing_and_force_makes_new_containers(self) -> None:
+        self.serve(ONE)
+        home = self.where(self.token())
+        self.assertEqual(self.deployed(), {"one": "unchanged"})
+        self.assertEqual(self.where(self.token()), home)
+        self.assertEqual(self.deployed("--force"), {"one": "rolling"})
+        self.assertNotEqual(self.where(self.token()), home)
+        self.assertEqual(self.deployed(), {"one": "unchanged"})
+
+    def test_a_changed_program_file_rolls(self) -> None:
+        program = f'["{PYTHON}", "server.py", "{{port}}"]'
+        self.serve(server("one", '["sleep", "0"]'))
+        (self.folder / "server.py").write_text((APPS / "echo_ws.py").read_text())
+        self.write(server("one", program))
+        self.deployed()
+        home = self.where(self.token())
+        with (self.folder / "server.py").open("a") as file:
+            file.write("# another version\n")
+        self.assertEqual(self.deployed(), {"one": "rolling"})
+        self.assertNotEqual(self.where(self.token()), home)
+
+
+class LiveTests(DeployCase):
+    def test_limits_count_at_once_for_containers_that_run(self) -> None:
+        self.serve(server("one", ECHO, max_concurrency=1, max_containers=1, queue_timeout=1))
+        socket, home = self.opened(self.token())
+        self.assertEqual(self.start().status_code, 503)
+        self.write(server("one", ECHO, max_concurrency=2, max_containers=1, queue_timeout=1))
+        self.assertIn("one has other settings, its containers stay (max_concurrency)", self.sticky("deploy"))
+        self.assertEqual(self.where(self.token()), home)
+        self.assertEqual(self.start().status_code, 503)
+        self.echoes(socket, "still here")
+
+    def test_hosts_and_access_count_at_once(self) -> None:
+        self.serve(server("one", ECHO, hosts=["one.localhost"]))
+        socket, _ = self.opened(self.token("one.localhost"), "one.localhost")
+        self.write(server("one", ECHO, hosts=["uno.localhost"], unauthenticated=True))
+        self.assertEqual(self.deployed(), {"one": "live"})
+        self.assertEqual(self.start("one.localhost").status_code, 404)
+        self.assertEqual(
+            self.http.post(f"{self.url}/_modal/sessions/start", headers={"Host": "uno.localhost"}).status_code, 200
+        )
+        self.echoes(socket, "still here")
+
+    def test_proxy_tokens_count_at_once(self) -> None:
+        self.serve(ONE)
+        self.assertEqual(self.start().status_code, 200)
+        token = '[[proxy_tokens]]\nid = "wk-a"\nsecret = "ws-secret"\nowner = "ann"\n\n'
+        self.write(token + ONE)
+        self.assertIn("proxy tokens have changed", self.sticky("deploy"))
+        self.assertEqual(self.start().status_code, 401)
+        self.bearer = "wk-a.ws-secret"
+        self.assertEqual(self.start().status_code, 200)
+
+
+class ServersTests(DeployCase):
+    def test_new_servers_come_and_removed_ones_end(self) -> None:
+        one = server("one", ECHO, hosts=["one.localhost"])
+        two = server("two", ECHO, hosts=["two.localhost"])
+        three = server("three", ECHO, hosts=["three.localhost"])
+        self.serve(one + two)
+        stays, goes = self.token("one.localhost"), self.token("two.localhost")
+        home = self.get(stays, Host="one.localhost").text
+        socket, _ = self.opened(goes, "two.localhost")
+        self.write(one + three)
+        self.assertEqual(self.deployed(), {"one": "unchanged", "three": "added", "two": "removed"})
+        self.assertEqual(self.closed_with(socket), 1012)
+        self.assertEqual(self.get(goes, Host="two.localhost").status_code, 404)
+        self.assertEqual(self.get(stays, Host="one.localhost").text, home)
+        self.token("three.localhost")
+        names = [line.split()[0] for line in (self.folder / "state" / "url").read_text().splitlines()[1:]]
+        self.assertEqual(names, ["one", "three"])
+        until("the removed Server is gone", lambda: not self.asked("rollout", "status")["leaving"])
+        self.assertEqual(self.asked("rollout", "undo")["servers"][1]["what"], "added")
+        self.token("two.localhost")
+
+    def test_another_file(self) -> None:
+        self.serve(ONE)
+        release = self.folder / "releases" / "2"
+        release.mkdir(parents=True)
+        (release / "sticky.toml").write_text(CHANGED)
+        self.assertEqual(self.deployed("releases/2/sticky.toml"), {"one": "rolling"})
+        self.assertIn(str(release / "sticky.toml"), self.sticky("rollout", "status"))
+        self.write("broken")  # what nobody reads any more
+        self.assertEqual(self.deployed(), {"one": "unchanged"})
+
+
+class RefusedTests(DeployCase):
+    def test_a_bad_definition_changes_nothing_and_says_why(self) -> None:
+        self.serve(ONE)
+        token = self.token()
+        socket, home = self.opened(token)
+        self.write(server("one", ECHO, max_containers=0))
+        said = self.sticky("deploy", status=Status.USAGE)
+        self.assertIn("servers.one.max_containers: 0 is not allowed", said)
+        self.assertIn("nothing has changed", self.daemon.output())
+        self.write('listen = "')
+        self.assertIn("is not valid TOML", self.sticky("deploy", status=Status.USAGE))
+        self.sticky("deploy", "gone.py", status=Status.USAGE)
+        self.echoes(socket, "still here")
+        self.assertEqual(self.where(self.token()), home)
+        self.assertEqual(self.sessions_by_age(), [(True, 2)])
+
+    def test_what_needs_a_restart_is_refused_by_name(self) -> None:
+        self.serve(ONE)
+        self.write('[daemon]\nbrand = "other"\nworkers = 1\n\n' + CHANGED)
+        said = self.sticky("deploy", status=Status.USAGE)
+        self.assertIn("daemon.brand: a change of this setting needs a restart of the daemon", said)
+        self.assertEqual(len(self.sessions_by_age()), 1)
+
+    def test_an_apps_code_runs_in_a_child_and_a_bad_app_changes_nothing(self) -> None:
+        self.serve(ONE)
+        home = self.where(self.token())
+        (self.folder / "bad.py").write_text(
+            "import os\nopen('imported', 'w').write(str(os.getpid()))\nraise ValueError('no')\n"
+        )
+        self.assertIn("no", self.sticky("deploy", "bad.py", status=Status.USAGE))
+        self.assertNotEqual(int((self.folder / "imported").read_text()), self.daemon.pid)
+        self.assertEqual(self.where(self.token()), home)
+
+
+class HangupTests(DeployCase):
+    def hang_up(self, until_said: str) -> None:
+        before = self.daemon.output().count(until_said)
+        os.kill(self.daemon.pid, signal.SIGHUP)
+        self.daemon.wait_for(until_said, lambda: self.daemon.output().count(until_said) > before)
+
+    def test_sighup_reads_the_definition_again(self) -> None:
+        self.serve(ONE)
+        token = self.token()
+        socket, home = self.opened(token)
+        self.write("broken")
+        self.hang_up("nothing has changed")
+        self.write(CHANGED)
+        self.hang_up("Server one is rolling")
+        self.assertNotEqual(self.where(self.token()), home)
+        self.echoes(socket, "still here")
+
+
+class PageTests(DeployCase):
+    """Every command in docs/deploying.md is run as it stands there."""
+
+    def test_the_commands_of_the_page(self) -> None:
+        page = (ROOT / "docs" / "deploying.md").read_text()
+        blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        lines = [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
+        lines = [line for line in lines if line]
+        self.assertGreater(len(lines), 6)
+        self.serve(ONE)
+        release = self.folder / "releases" / "42"
+        release.mkdir(parents=True)
+        (release / "sticky.toml").write_text(CHANGED)
+        path = f"{Path(STICKY).parent}:{os.environ['PATH']}"
+        environ = {**os.environ, "PATH": path, "DAEMON_PID": str(self.daemon.pid)}
+        for line in lines:
+            done = subprocess.run(
+                ["sh", "-c", line],
+                cwd=self.folder,
+                env=environ,
+                capture_output=True,
+                text=True,
+                timeout=90,
+                check=False,
+            )
+            self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}{done.stderr}")
+        self.daemon.wait_for("the last one", lambda: self.daemon.output().count("a new definition is read") >= 5)
