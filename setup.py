@@ -1,13 +1,14 @@
-"""Builds the optional compiled reader of heads where Cython and a C compiler are; all else is in setup.cfg."""
+"""Builds the optional compiled parts where Cython and a C compiler are; all else is in setup.cfg."""
 
 from setuptools import Extension, setup
 
 try:
     from Cython.Build import cythonize
-except ImportError:  # the reader in Python does the same
+except ImportError:  # what is in Python does the same
     extensions = []
 else:
-    extensions = cythonize([Extension("sticky.edge._plain", ["sticky/edge/_plain.pyx"])], quiet=True)
+    parts = {"sticky.edge._plain": "sticky/edge/_plain.pyx", "sticky.observe._line": "sticky/observe/_line.pyx"}
+    extensions = cythonize([Extension(name, [source]) for name, source in parts.items()], quiet=True)
     for extension in extensions:
         extension.optional = True  # a compiler that is missing or fails stops nothing
 

@@ -149,8 +149,8 @@ class Daemon(Service):
 
     `listeners`: accept and serve connections. `close_websockets`: tell every open WebSocket that the daemon leaves; fires
     when they are gone or their time is up. `shutdown_timeout`: seconds over all, after which containers are killed.
-    `admin`: the operator's API, there as long as there is anything to see. `health` looks after containers. `hangup` is
-    what a SIGHUP asks for.
+    `admin`: the operator's API, there as long as there is anything to see. `health` looks after containers. `watch_hangup`
+    makes SIGHUP mean what it should, once twistd has forked.
     """
 
     log = Logger()
@@ -166,7 +166,7 @@ class Daemon(Service):
         journal: JournalService | NoJournalService,
         admin: Service,
         health: Service,
-        hangup: Callable[[], None],
+        watch_hangup: Callable[[], None],
     ) -> None:
         self._servers = servers
         self._listeners = listeners
@@ -177,11 +177,12 @@ class Daemon(Service):
         self._journal = journal
         self._admin = admin
         self._health = health
-        self.hangup = hangup
+        self._watch_hangup = watch_hangup
 
     def privilegedStartService(self) -> None:
         """Take the state directory, then bind, before privileges are dropped."""
         super().privilegedStartService()  # type: ignore[no-untyped-call]
+        self._watch_hangup()
         self._journal.claim()
         self._listeners.privilegedStartService()
         self._admin.privilegedStartService()

@@ -9,7 +9,10 @@ from typing import Any
 
 
 def on_hangup(reload: Callable[[], None], reactor: Any) -> None:
-    """From the reactor's start on. A SIGHUP that is ignored (nohup) stays ignored while there is a terminal."""
+    """From now on: when twistd has forked, for until then there is a terminal. One that is ignored (nohup) there stays so.
+
+    What is asked for before the reactor runs happens when it does.
+    """
 
     def reloading(*_: object) -> None:
         reactor.callFromThread(reload)
@@ -17,14 +20,10 @@ def on_hangup(reload: Callable[[], None], reactor: Any) -> None:
     def stopping(*_: object) -> None:
         reactor.callFromThread(reactor.stop)
 
-    def listen() -> None:
-        # Not earlier: a daemon has lost its terminal only when twistd has forked.
-        if not has_terminal():
-            signal.signal(signal.SIGHUP, reloading)
-        elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            signal.signal(signal.SIGHUP, stopping)
-
-    reactor.callWhenRunning(listen)
+    if not has_terminal():
+        signal.signal(signal.SIGHUP, reloading)
+    elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, stopping)
 
 
 def has_terminal() -> bool:

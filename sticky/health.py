@@ -22,6 +22,9 @@ from sticky.isticky import Address
 
 EVERY = 10.0  #: seconds between two looks at a container that answers (semantics.md, Container)
 SOON = 1.0  #: seconds between two looks at one that does not
+_EARLY = (
+    SOON / 2
+)  # rounds are a little late, each by another bit: who is due a moment after this one is not left for the next
 PATIENCE = 10  #: failures in a row that are borne; the next one is too many
 
 
@@ -65,6 +68,7 @@ class Health(Service):
         self._probe = probe
         self._charts: dict[ContainerId, _Chart] = {}
         self._by_address: dict[Address, _Chart] = {}
+        self._doubts: set[Address] = set()  # of the time since the last round
         self._born = 0
         self._rounds = LoopingCall(self._round)
         self._rounds.clock = clock
@@ -85,7 +89,9 @@ class Health(Service):
     def doubt(self, address: Address) -> None:
         """Somebody could not connect there: the next round looks. As often as it may be said, one look a second."""
         chart = self._by_address.get(address)
-        if chart is not None:
+        if chart is None:
+            self._doubts.add(address)  # it may have become ready since the last round
+        else:
             chart.next_at = min(chart.next_at, self._clock.seconds())
 
     # --- a round
@@ -104,16 +110,17 @@ class Health(Service):
         for patient in patients.values():
             chart = self._charts.get(patient.container)
             if chart is None:
-                self._admit(now, patient)
-            elif chart.next_at <= now and chart.asking is None:
+                chart = self._admit(now, patient)
+            if chart.next_at <= now + _EARLY and chart.asking is None:
                 self._look(patient, chart)
+        self._doubts.clear()
 
-    def _admit(self, now: float, patient: Patient) -> None:
+    def _admit(self, now: float, patient: Patient) -> _Chart:
         # It has just been found ready. Spread over the rounds, or a hundred that came together would be asked together.
         self._born += 1
-        first = now + EVERY - self._born % int(EVERY)
+        first = now if patient.address in self._doubts else now + EVERY - self._born % int(EVERY)
         chart = self._charts[patient.container] = self._by_address[patient.address] = _Chart(patient.address, first)
-        chart.next_at = max(chart.next_at, now + SOON)
+        return chart
 
     def _look(self, patient: Patient, chart: _Chart) -> None:
         if patient.ready_path is None:

@@ -272,7 +272,10 @@ class IPreparedBackend(Interface):
     """A backend, besides `IContainerBackend`, that has to know of all its Servers before the first container."""
 
     def prepare(options: Sequence[Mapping[str, object]]) -> None:
-        """Once, before the first `adopt` or `spawn`: the options of the Servers that use this backend. Opens nothing yet."""
+        """The options of the Servers that use this backend, before the first `adopt` or `spawn` of one with such options.
+
+        Called at the daemon's start and again for each new definition. Opens nothing yet.
+        """
 
 
 # --- what the edge asks of the control calls -------------------------------------------------------------------------

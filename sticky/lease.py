@@ -52,9 +52,7 @@ class Lease:
         core = self._core
         if core is not None:
             self._core = None
-            self._book.drop(self, core)
-            if self._counts:
-                self._book.uncount(self, core)
+            self._book.release(self, core, self._counts)
 
     def transfer(self, holder: ILeaseHolder) -> None:
         """See `ILease`."""
@@ -104,7 +102,7 @@ class LeaseBook:
     ) -> None:
         self._fleet = fleet
         self._addresses = addresses
-        self._clock = clock
+        self._seconds = clock.seconds
         self._follow_up = follow_up
         self._leases: dict[SessionId, set[Lease]] = {}
 
@@ -113,11 +111,11 @@ class LeaseBook:
         container = claims.container
         address = self._addresses.get(container)
         try:
-            core = self._fleet.begin(self._clock.seconds(), container, claims.session)
+            core = self._fleet.begin(self._seconds(), container, claims.session)
         finally:
             self._follow_up()
         if address is None:  # adopted, and where it listens was never noted: nothing may stay in flight for that
-            self._fleet.finish(self._clock.seconds(), container, core)
+            self._fleet.finish(self._seconds(), container, core)
             raise errors.ContainerUnavailable(retry_after=1.0)
         lease = Lease(core, container, address, holder, self)
         leases = self._leases.get(core.id)
@@ -134,6 +132,18 @@ class LeaseBook:
 
     # --- for the leases
 
+    def release(self, lease: Lease, core: Session, counts: bool) -> None:
+        """It is nobody's any more, and counts no longer: `drop` and `uncount` in one, for every request."""
+        leases = self._leases.get(core.id)
+        if leases is not None:
+            if len(leases) == 1 and lease in leases:
+                del self._leases[core.id]
+            else:
+                leases.discard(lease)
+        if counts:
+            self._fleet.finish(self._seconds(), lease.container, core)
+            self._follow_up()
+
     def drop(self, lease: Lease, core: Session) -> None:
         """It is nobody's any more."""
         leases = self._leases.get(core.id)
@@ -145,11 +155,11 @@ class LeaseBook:
     def count(self, lease: Lease) -> None:
         """It counts. Raises `errors.SessionEnded`."""
         try:
-            self._fleet.begin(self._clock.seconds(), lease.container, lease.session)
+            self._fleet.begin(self._seconds(), lease.container, lease.session)
         finally:
             self._follow_up()
 
     def uncount(self, lease: Lease, core: Session) -> None:
         """It does not count."""
-        self._fleet.finish(self._clock.seconds(), lease.container, core)
+        self._fleet.finish(self._seconds(), lease.container, core)
         self._follow_up()

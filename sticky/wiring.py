@@ -26,7 +26,7 @@ from sticky.control.calls import ControlCalls
 from sticky.core.container import ContainerState
 from sticky.core.proxy_tokens import FailureLimit
 from sticky.core.tokens import Verifier
-from sticky.core.values import ServerName
+from sticky.core.values import ContainerId, ServerName
 from sticky.daemon import Daemon, Servers
 from sticky.deploying import Applied, Deployer, Making
 from sticky.deployments import Definition, Deployments
@@ -89,7 +89,9 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
 
     deployments = {name: Deployments(one) for name, one in definitions(settings, 0, late=False).items()}
     servers = Servers([service(one) for one in deployments.values()])
-    health = Health(reactor, lambda: _patients(servers, deployments), Knocker().knock, partial(http_status, reactor))
+    health = Health(
+        reactor, lambda: _patients(servers, deployments, endings), Knocker().knock, partial(http_status, reactor)
+    )
     failures = FailureLimit()
     control = ControlCalls(
         sessions=servers,
@@ -160,7 +162,7 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
             deployer,
         ),
         health,
-        deployer.hangup,
+        partial(on_hangup, deployer.hangup, reactor),
     )
 
 
@@ -168,14 +170,19 @@ def _public_urls(settings: Settings) -> Mapping[str, str | None]:
     return {server.name: server.url for server in settings.servers}
 
 
-def _patients(servers: Servers, deployments: Mapping[ServerName, Deployments]) -> Iterator[Patient]:
+def _patients(servers: Servers, deployments: Mapping[ServerName, Deployments], endings: Endings) -> Iterator[Patient]:
     """Every container that takes sessions."""
+
+    def unhealthy(server: ServerService, container: ContainerId) -> None:
+        endings.unhealthy(container)
+        server.unhealthy(container)
+
     for name, server in servers.by_name.items():
         for box in server.fleet.capacity.containers.values():
             address = server.containers.addresses.get(box.id)
             if box.state is ContainerState.READY and address is not None:
                 path = deployments[name].of(box.deployment).settings.ready_path
-                yield Patient(box.id, address, path, partial(server.unhealthy, box.id))
+                yield Patient(box.id, address, path, partial(unhealthy, server, box.id))
 
 
 def impatient(daemon: Daemon, reactor: Any) -> None:
@@ -218,5 +225,4 @@ def make_service(settings: Settings, sources: Sources) -> IService:
     reactor.callWhenRunning(settle)
     daemon = assemble(settings, sources, reactor)
     impatient(daemon, reactor)
-    on_hangup(daemon.hangup, reactor)
     return daemon

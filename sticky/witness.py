@@ -30,9 +30,17 @@ class Endings:
         self._clock = clock
         self._kept = kept
         self._ended: dict[ServerName, deque[tuple[float, ContainerId, Exit]]] = {}
+        self._unhealthy: set[ContainerId] = set()
+
+    def unhealthy(self, container: ContainerId) -> None:
+        """It does not answer any more and is about to be killed: that is what its end will be called."""
+        self._unhealthy.add(container)
 
     def note(self, server: ServerName, container: ContainerId, exit: Exit) -> None:
         """One more has ended."""
+        if container in self._unhealthy:
+            self._unhealthy.discard(container)
+            exit = attrs.evolve(exit, detail="unhealthy", message=f"did not answer any more; {exit.message}")
         ended = self._ended.setdefault(server, deque(maxlen=self._kept))
         ended.appendleft((self._clock.seconds(), container, exit))
 

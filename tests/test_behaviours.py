@@ -28,6 +28,15 @@ SHOWN_BY = {
         "test_service::test_an_unused_container_goes_after_the_scaledown_window_and_one_with_a_session_stays",
         "core/test_fleet_machine::test_invariants_hold_when_mail_is_late_and_out_of_order_and_every_row_occurs",
     ],
+    5: [
+        "integration/test_deploy::test_old_containers_keep_sessions_and_websockets_and_new_sessions_go_to_new_ones",
+        "integration/test_deploy::test_sighup_reads_the_definition_again",
+    ],
+    6: [
+        "core/test_fleet_stops::test_one_that_drains_or_stops_is_not_touched",
+        "test_health::test_one_that_drains_or_stops_is_left_alone",
+        "integration/test_health::test_one_that_stops_listening_is_killed_and_its_websocket_told",
+    ],
     7: ["integration/test_curl_transcript::test_the_transcript"],
     8: [
         "integration/test_http_ends::test_a_half_closed_client_still_gets_its_answer",
@@ -35,6 +44,7 @@ SHOWN_BY = {
     ],
     9: ["integration/test_http_ends::test_a_client_that_leaves_aborts_the_containers_work_and_frees_its_lease"],
     10: ["integration/ws_matrix::test_deflate_with_context_takeover_is_negotiated_end_to_end"],
+    11: ["integration/ws_matrix::test_closes_pass_with_code_and_reason_and_fins_follow"],
     12: [
         "test_service::test_two_hundred_at_once_get_one_hundred_places_in_two_containers",
         "core/test_tokens::test_a_forged_token_past_its_expiry_is_only_bad",
@@ -55,10 +65,15 @@ SHOWN_BY = {
         "integration/test_process_endings::test_a_grandchild_that_left_the_session_does_not_survive",
         "integration/test_process_endings::test_a_grandchild_that_holds_the_output_neither_delays_the_exit_nor_survives",
     ],
+    20: [
+        "integration/test_websocket_relay::test_a_ping_during_a_large_frame_comes_after_it",
+        "edge/test_websocket_frames::test_random_frames_cut_anywhere_with_pings_at_random_moments",
+    ],
     21: [
         "integration/test_bad_days::test_a_container_that_is_killed_ends_its_sessions_and_the_next_start_gets_another",
         "test_service::test_containers_that_fail_refuse_waiting_starts_and_are_tried_again_later",
     ],
+    22: ["integration/test_daemon_limits::test_without_descriptors_accepting_pauses_is_said_once_and_resumes"],
     25: [
         "test_service::test_a_client_that_leaves_the_queue_frees_its_place",
         "test_service::test_two_hundred_at_once_get_one_hundred_places_in_two_containers",
@@ -67,7 +82,7 @@ SHOWN_BY = {
 }
 
 #: Lines that no test shows yet.
-OPEN = {5, 6, 11, 20, 22, 23, 24}
+OPEN = {23, 24}
 
 
 class BehaviourTests(SynchronousTestCase):

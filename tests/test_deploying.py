@@ -60,7 +60,13 @@ class DeployingCase(SynchronousTestCase):
             server.startService()
         making = Making(self.load, self.definitions, self.service, self.published.append, self.in_thread)
         self.deployer = Deployer(Applied(settings, sources), self.servers, deployments, making)
-        self.addCleanup(lambda: [server.stopService() for server in self.servers.all()])
+        self.addCleanup(self.stop)
+
+    def stop(self) -> None:
+        self.clock.advance(0)  # containers that are about to go
+        for server in self.servers.all():
+            server.stopService()
+        self.assertEqual([call for call in self.clock.getDelayedCalls() if call.active()], [])
 
     def write(self, *tables: str, to: str = "sticky.toml") -> None:
         (self.folder / to).write_text("\n".join(tables))
@@ -123,7 +129,7 @@ class DeployingCase(SynchronousTestCase):
         return self.verifier.verify(self.successResultOf(waiting).token.encode(), WALL)
 
     def refusal(self, claims: Claims) -> str:
-        return self.assertRaises(errors.SessionEnded, self.servers.begin, claims, Holder()).code
+        return str(self.assertRaises(errors.SessionEnded, self.servers.begin, claims, Holder()).code)
 
     def lives(self, claims: Claims) -> None:
         self.servers.begin(claims, Holder()).release()

@@ -84,6 +84,14 @@ class PortTests(HealthCase):
         self.wait(30)
         self.assertEqual((len(self.asked) - asked, self.ended), (11, [1]), "it is not asked again, nor ended again")
 
+    def test_rounds_that_are_a_little_late_now_and_then_still_ask_every_second(self) -> None:
+        self.ready[1] = None
+        self.deaf.add(address(1))
+        self.clock.pump([1.004, 1.0, 0.998, 1.001, 0.999] * 6)
+        self.assertEqual(self.ended, [1])
+        times = self.times(1)
+        self.assertLess(times[-1] - times[0], PATIENCE + 0.1)
+
     def test_one_answer_in_between_begins_the_count_anew(self) -> None:
         self.ready[1] = None
         self.deaf.add(address(1))
@@ -108,6 +116,13 @@ class PortTests(HealthCase):
         self.wait(1)
         self.assertEqual(len(self.asked), asked + 1)
         self.health.doubt(address(77))  # of nobody here
+
+    def test_a_failed_connect_to_one_that_has_only_just_become_ready_is_not_forgotten(self) -> None:
+        self.ready[1] = None
+        self.deaf.add(address(1))
+        self.health.doubt(address(1))
+        self.wait(PATIENCE + 1)
+        self.assertEqual(self.ended, [1])
 
     def test_one_that_drains_or_stops_is_left_alone(self) -> None:
         self.ready[1] = None

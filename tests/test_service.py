@@ -506,3 +506,36 @@ class FaultTests(ServiceCase):
         told = [holder.told for holder in holders if not isinstance(holder, Broken)]
         self.assertEqual(told, [[(EndReason.TERMINATED, None)]] * 16)
         self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 4)
+
+
+class OneContainerTests(ServiceCase):
+    def test_one_that_is_stopped_tells_its_holders_and_is_asked_to_end(self) -> None:
+        self.build()
+        claims, holder = self.session(), Holder()
+        self.service.begin(claims, holder)
+        self.service.stop_container(claims.container)
+        self.assertEqual(holder.told, [(EndReason.SERVER_STOPPED, None)])
+        self.assertEqual(self.backend.spawned[0].signals, ["TERM"])
+        self.clock.advance(1)
+        self.service.stop_container(claims.container)  # gone: nothing
+
+    def test_an_unhealthy_one_tells_its_holders_and_is_killed(self) -> None:
+        self.build(min_containers=1)
+        claims, holder = self.session(), Holder()
+        self.service.begin(claims, holder)
+        self.service.unhealthy(claims.container)
+        self.assertEqual(holder.told, [(EndReason.CONTAINER_LOST, "unhealthy")])
+        self.assertEqual(self.backend.spawned[0].signals, ["KILL"])
+        self.assertEqual(len(self.backend.spawned), 2)
+        self.clock.advance(1)
+        self.service.unhealthy(claims.container)  # gone: nothing
+
+    def test_other_limits_and_another_deployment(self) -> None:
+        self.build(max_concurrency=1)
+        first = self.session()
+        self.service.change_policy(Policy(max_concurrency=2))
+        self.assertEqual(self.session().container, first.container)
+        self.service.deploy(DeploymentId("dp-2"), Policy(max_concurrency=1), recreate=False)
+        second = self.session()
+        self.assertEqual((second.deployment, first.deployment), ("dp-2", "dp-1"))
+        self.service.begin(first, Holder()).release()

@@ -77,6 +77,15 @@ class WitnessTests(SynchronousTestCase):
         self.assertGreater(self.endings.of(NAME)[1].ended_ago, self.endings.of(NAME)[0].ended_ago)
         self.assertEqual(self.endings.of(ServerName("other")), ())
 
+    def test_the_end_of_an_unhealthy_one_is_called_so(self) -> None:
+        container = self.spawn("ct-1")
+        self.endings.unhealthy(container.id)
+        container.kill()
+        self.clock.advance(1)
+        (ended,) = self.endings.of(NAME)
+        self.assertEqual((ended.exit.detail, ended.failed), ("unhealthy", True))
+        self.assertIn("did not answer any more; ", ended.exit.message)
+
 
 class FailedTests(SynchronousTestCase):
     def test_what_an_operator_should_look_at(self) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Protocol
 
 import attrs
 from twisted.logger import ILogObserver, LogLevel, formatEvent
@@ -28,12 +28,21 @@ class LoggedEvent:
     session: str | None
 
 
+class Requests(Collection[Mapping[str, Any]], Protocol):
+    """Events about requests that are over, made when somebody looks at them (`observe.watching`)."""
+
+    def servers(self) -> Mapping[str, int]:
+        """How many of them went to which Server."""
+
+
 @implementer(ILogObserver)
 class Recent:
-    """A log observer. It sits in the path of every request's log line, so it only stores."""
+    """A log observer, and an `observe.watching.Several`. Being in the path of every request, it only stores."""
 
     def __init__(self, kept: int = KEPT) -> None:
-        self._events: deque[tuple[int, Mapping[str, Any]]] = deque(maxlen=kept)
+        self._kept = kept
+        self._events: deque[tuple[int, Collection[Mapping[str, Any]]]] = deque()  # with the number of the last of each
+        self._size = 0
         self.number = 0  #: of the newest
         self.requests = Counter[str]()  #: that are over, by Server
 
@@ -47,14 +56,28 @@ class Recent:
         elif "log_failure" in event:
             # A failure holds its frames, and these hold connections: it is shown now and let go.
             event = {**event, "log_format": "{shown}", "shown": formatEvent(event), "log_failure": None}  # type: ignore[arg-type]
-        self.number += 1
-        self._events.append((self.number, event))
+        self._keep((event,))
+
+    def requests_over(self, requests: Requests) -> None:
+        """See `observe.watching.Several`."""
+        self.requests.update(requests.servers())
+        self._keep(requests)
+
+    def _keep(self, events: Collection[Mapping[str, Any]]) -> None:
+        self.number += len(events)
+        self._events.append((self.number, events))
+        self._size += len(events)
+        while self._size - len(self._events[0][1]) >= self._kept:
+            self._size -= len(self._events.popleft()[1])
 
     def after(self, number: int) -> Iterator[LoggedEvent]:
         """Those that came after the one with this number, as far as they are kept; oldest first."""
-        for own, event in list(self._events):
-            if own > number:
-                yield _shown(own, event)
+        oldest = self.number - self._kept
+        for last, events in list(self._events):
+            if last > number:
+                for own, event in enumerate(events, last - len(events) + 1):
+                    if own > number and own > oldest:
+                        yield _shown(own, event)
 
 
 def _shown(number: int, event: Mapping[str, Any]) -> LoggedEvent:

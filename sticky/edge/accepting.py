@@ -60,7 +60,8 @@ class Acceptor:
         self._port = port
         self._say = say
         self._socket: socket.socket = port.socket
-        self._tcp = self._socket.family != socket.AF_UNIX
+        self._family, self._kind, self._protocol = self._socket.family, self._socket.type, self._socket.proto
+        self._tcp = self._family != socket.AF_UNIX
         self._again: IDelayedCall | None = None
         if self._tcp:
             tune_listener(self._socket)
@@ -69,12 +70,14 @@ class Acceptor:
 
     def doRead(self) -> None:
         """Newcomers wait."""
-        accept = self._socket.accept
+        # What `accept` is made of, without the four things that it asks for and that are known here.
+        accept = self._socket._accept  # type: ignore[attr-defined]
+        family, kind, protocol = self._family, self._kind, self._protocol
         for _ in range(BATCH):
             if self.state is not Accepting.OPEN:
                 return
             try:
-                handle, name = accept()
+                fd, name = accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -82,7 +85,7 @@ class Acceptor:
                     self._starve(error)
                     return
                 continue  # the newcomer left before it was accepted (accept(2))
-            self._take(handle, name)
+            self._take(socket.socket(family, kind, protocol, fd), name)
 
     def _take(self, handle: socket.socket, name: Any) -> None:
         handle.setblocking(False)

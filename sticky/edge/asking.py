@@ -55,15 +55,19 @@ class Asking(ExchangeEnds, ABC):
             self.refuse(error)
             return
         if isinstance(lease, Deferred):
-            self._waiting = lease
-            lease.addCallbacks(self._granted_late, self._not_granted)
+            self.wait(lease)
         else:
-            self._granted(lease)
+            self.granted(lease)
+
+    def wait(self, lease: Deferred[ILease]) -> None:
+        """Go on when this lease, of which the exchange is the holder, is there."""
+        self._waiting = lease
+        lease.addCallbacks(self._granted_late, self._not_granted)
 
     def _granted_late(self, lease: ILease) -> None:
         self._waiting = None
         self._granted_at = self._connected_at = self.front.context.reactor.seconds()
-        self._granted(lease)
+        self.granted(lease)
 
     def _not_granted(self, failure: Failure) -> None:
         self._waiting = None
@@ -75,7 +79,8 @@ class Asking(ExchangeEnds, ABC):
             self.front.context.log.failure("a lease could not be had", failure)
             self.refuse(errors.Unavailable())
 
-    def _granted(self, lease: ILease) -> None:
+    def granted(self, lease: ILease) -> None:
+        """Go on with this lease, of which the exchange is the holder."""
         self._lease = self._leased = lease
         front = self.front
         context = front.context
@@ -83,10 +88,7 @@ class Asking(ExchangeEnds, ABC):
         if type(head) is PlainHead:
             plain = head.plain
             if plain.session != lease.session:
-                session = lease.session.encode("ascii")
-                added = (b"\r\n", context.names.session_id, b": ", session, front.peer.facts(head), b"\r\n\r\n")
-                plain.ready = b"".join((plain.outgoing, *added))
-                plain.session = lease.session
+                plain.get_ready(context.names.session_id, lease.session, front.peer.facts(head))
             self._container_head = b"%b %b HTTP/1.1%b" % (head.method, head.target, plain.ready)
         else:
             self._container_head = container_head(head, context.names, front.peer, lease.session.encode("ascii"))
@@ -111,6 +113,34 @@ class Asking(ExchangeEnds, ABC):
         self.half_close_timeout = None
         self._handover = handover = HandshakeFront(self)
         handover.start(relay, lease, self._container_head)
+
+    # --- what was begun elsewhere (`straight`)
+
+    def started(self, at: float) -> None:
+        """The request had come then."""
+        self._started_at = self._granted_at = self._connected_at = at
+
+    def asked_already(self, started_at: float, lease: ILease, upstream: Upstream) -> None:
+        """A whole plain request without a body is out on this connection."""
+        head = self.head
+        assert type(head) is PlainHead
+        self._become(_ASKED)
+        self.started(started_at)
+        self._lease = self._leased = lease
+        self._upstream = upstream
+        self._asked_used = upstream.used
+        self._container_head = b"%b %b HTTP/1.1%b" % (head.method, head.target, head.plain.ready)
+
+    def answered_already(
+        self, started_at: float, lease: ILease, answered_at: float, status: int, bytes_out: int
+    ) -> None:
+        """Its answer is written towards the client, too."""
+        self._become(_FLUSHING)
+        self.started(started_at)
+        self._lease = self._leased = lease
+        self._first_byte_at = answered_at
+        self._status = status
+        self._bytes_out = bytes_out
 
     # --- the request, towards the container
 

@@ -57,6 +57,7 @@ class Client:
         "_buffer",
         "_chunked",
         "_due",
+        "_eager",
         "_fields",
         "_fin",
         "_floor_at",
@@ -104,6 +105,7 @@ class Client:
         self._acked = 0  # what a half-closed client's kernel had taken at the last look
         self._moved_at = 0.0  # when that last changed
         self._flush = FlushWatch(self)
+        self._eager: Any = None  # the transport whose buffer is the last one before the kernel, if it knows its size
 
     @property
     def state(self) -> ClientState:
@@ -123,7 +125,8 @@ class Client:
         if not tuned and ISSLTransport.providedBy(transport):
             self.secure = True
             self.peer = Peer(self.peer.address, True, self.context.settings.trusted_proxies)
-        self._flush.transport = transport.transport if self.secure else transport
+        self._flush.transport = last = transport.transport if self.secure else transport
+        self._eager = last if hasattr(last, "buffered") else None
         if not tuned and ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)
             kernel.watch_for_dead_peer(transport)
@@ -212,8 +215,29 @@ class Client:
         elif when < self.deadline:
             self.deadline = when
 
-    def finish(self, keep: bool, wrote: bool = True) -> None:
-        """The answer's last byte is written. `keep`: the client may send the next request; `wrote`: just now, in this step."""
+    def finish(self, keep: bool, wrote: bool = True, now: float | None = None) -> None:
+        """The answer's last byte is written. `keep`: the client may send the next request; `wrote`: just now, in this step.
+
+        `now`: for whoever has the time already.
+        """
+        eager = self._eager
+        if keep and eager is not None and not eager.buffered and self._state is _SERVED:
+            # All is out and nothing ends: what follows from `_flush.watch`, without its questions.
+            self._state = _FLUSHING
+            self._keep = True
+            self._due = NEVER
+            served = self._served
+            self._served = None
+            if served is not None:
+                served.flushed()
+            if self._state is _FLUSHING:
+                self._state = _IDLE
+                self.deadline = (self.context.seconds() if now is None else now) + self._limits.keep_alive_timeout
+                if self._paused:
+                    self.resumeProducing()
+                if self._buffer or self._fin:
+                    self._next()
+            return
         self._keep = keep and self._state is _SERVED
         linger = self._state is _BODY
         self._become(_FLUSHING)

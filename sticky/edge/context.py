@@ -17,6 +17,7 @@ from sticky.edge.frontend import Frontend
 from sticky.edge.gate import Gate
 from sticky.edge.handshake import Handshake, IWebSocketFront
 from sticky.edge.limits import EdgeSettings
+from sticky.edge.plain import PlainFields
 from sticky.edge.proxied import watch_headers
 from sticky.edge.readers import reader
 from sticky.edge.site import Sites
@@ -25,6 +26,8 @@ from sticky.edge.upstream import Upstreams
 from sticky.edge.wire import Names
 from sticky.isticky import IControl, ILease, IRouting
 from sticky.observe.access import AccessLog
+
+MAX_REMEMBERED = 1024  #: clients' addresses whose field lines are remembered, about 2 KB each
 
 WebSocketRelay = Callable[[IWebSocketFront, Handshake, ILease], None]
 
@@ -78,6 +81,7 @@ class EdgeContext:
         self.routing = routing
         self.control = control
         self.reactor = reactor
+        self.seconds: Callable[[], float] = reactor.seconds  #: `reactor`'s clock
         self.wall = wall
         self.websocket_relay = websocket_relay
         self.failures = failures
@@ -91,8 +95,16 @@ class EdgeContext:
             connect_timeout=settings.limits.connect_timeout,
             idle=settings.limits.upstream_idle,
         )
+        #: Of the last connection from each address, TLS or not: the next one often begins with the same field lines.
+        self.fields: dict[tuple[str, bool], PlainFields] = {}
         self.plain = reader(names, settings.limits.heads)
         self.gate = Gate(self)
+
+    def remember(self, address: str, secure: bool, fields: PlainFields) -> None:
+        """A connection from there ends."""
+        if len(self.fields) >= MAX_REMEMBERED:
+            self.fields.clear()
+        self.fields[address, secure] = fields
 
     def stop(self) -> None:
         """Cut every client of this edge and every connection to a container, and leave no timer. WebSockets are their relay's."""

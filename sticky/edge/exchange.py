@@ -246,8 +246,8 @@ class ExchangeEnds:
                 None if first is None else first - started,
                 front.context.reactor.seconds() - started,
                 self._reason,
+                head.minor,
                 head.block,
                 head.plain if type(head) is PlainHead else None,
-                head.minor,
             )
         )

@@ -6,6 +6,10 @@ connection, one request at a time, and keeps the client's sending in check while
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from twisted.python.failure import Failure
+
 from sticky import errors
 from sticky.edge import answers
 from sticky.edge.client import Client
@@ -18,6 +22,10 @@ from sticky.edge.wire import trailer_section
 from sticky.isticky import Answer
 from sticky.observe.access import AccessRecord
 
+if TYPE_CHECKING:
+    from sticky.edge.context import EdgeContext
+    from sticky.edge.straight import Straight
+
 _IDLE, _HEAD, _BODY, _SERVED = ClientState.IDLE, ClientState.HEAD, ClientState.BODY, ClientState.SERVED
 _FLUSHING, _TAKEN = ClientState.FLUSHING, ClientState.TAKEN
 
@@ -25,11 +33,23 @@ _FLUSHING, _TAKEN = ClientState.FLUSHING, ClientState.TAKEN
 class Frontend(Client):
     """The protocol towards one client."""
 
-    __slots__ = ()
+    __slots__ = ("straight",)
+
+    def __init__(self, context: EdgeContext, address: str) -> None:
+        super().__init__(context, address)
+        self.straight: Straight | None = None  #: serves the plainest of its requests, from the first one on
+
+    def connectionLost(self, reason: Failure) -> None:
+        super().connectionLost(reason)
+        if self._fields is not None:
+            self.context.remember(self.peer.address, self.secure, self._fields)
+        self.straight = None  # it knows this object: a cycle for the garbage collector
 
     def dataReceived(self, data: bytes) -> None:
         state = self._state
         if state is _IDLE and not self._buffer:
+            if self._fields is None:
+                self._fields = self.context.fields.get((self.peer.address, self.secure))
             found = self.context.plain.request(data, self._fields)
             if found is not None and found[1] == len(data) and not found[0].length:
                 # A whole request without a body, the commonest: what `_read_head` does, without its questions.
@@ -190,6 +210,11 @@ class Frontend(Client):
         """This is who does the request that `gate.admit` was called with."""
         self._served = served
 
+    def replace(self, served: Served, by: Served) -> None:
+        """Another one goes on with the request. A no-op where nobody serves it any more."""
+        if self._served is served:
+            self._served = by
+
     @property
     def request_complete(self) -> bool:
         """Whether the request that is being served has come whole."""
@@ -217,7 +242,7 @@ class Frontend(Client):
         """Give the connection away, without timer, producer or pause. Returns what came after the head."""
         self._become(_TAKEN)
         self.context.sweep.discard(self)
-        self._served = self._fields = None
+        self._served = self._fields = self.straight = None
         self.resumeProducing()
         early, self._buffer = self._buffer, b""
         return early

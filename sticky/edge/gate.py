@@ -18,6 +18,7 @@ from sticky.edge.plain import PlainHead
 from sticky.edge.refusing import preflight_answer, refusal_answer
 from sticky.edge.relay import Exchange
 from sticky.edge.site import Site
+from sticky.edge.straight import STRAIGHT, Straight
 from sticky.isticky import Answer, ControlRequest
 from sticky.observe.access import AccessRecord
 
@@ -68,6 +69,12 @@ class Gate:
             return
         if answer is not None:
             self._answer(front, head, site, answer)
+            return
+        if type(head) is PlainHead and not head.length and head.method in STRAIGHT and credential is not None:
+            straight = front.straight
+            if straight is None:
+                straight = front.straight = Straight(front)
+            straight.begin(head, site, credential, claims)
             return
         exchange = Exchange(front, head, site, credential, first)
         front.serve(exchange)

@@ -36,6 +36,11 @@ class PlainFields:
     ready: bytes = b""  #: all that follows the request line to the container, for that session
     shown: str | None = None  #: for whoever logs: what is made of referrer and agent there
 
+    def get_ready(self, name: bytes, session: str, facts: bytes) -> None:
+        """Make what goes to the container for this session, whose id goes under that name, behind the client's facts."""
+        self.ready = b"".join((self.outgoing, b"\r\n", name, b": ", session.encode("ascii"), facts, b"\r\n\r\n"))
+        self.session = session
+
 
 @attrs.define(repr=False)
 class PlainHead(RequestHead):

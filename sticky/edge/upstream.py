@@ -267,6 +267,7 @@ class Pool:
         self._owner = owner
         self.reactor = owner.reactor
         self.connect_timeout = owner.connect_timeout
+        self._max_idle = owner.idle
         self.container = container
         self.address = address
         self._idle: list[Upstream] = []  # the last one in is the first one out: the others get old enough to be closed
@@ -279,6 +280,15 @@ class Pool:
         if not self._idle or self.reactor.seconds() - self._idle[-1].idle_since >= max_idle:
             return None
         upstream = self._idle.pop()
+        upstream.deadline = NEVER
+        return upstream
+
+    def take_at(self, now: float) -> Upstream | None:
+        """The same for a request that may be sent twice, whose caller has the time already."""
+        idle = self._idle
+        if not idle or now - idle[-1].idle_since >= self._max_idle:
+            return None
+        upstream = idle.pop()
         upstream.deadline = NEVER
         return upstream
 
@@ -309,12 +319,16 @@ class Pool:
 
     def take_back(self, upstream: Upstream) -> None:
         """A connection has no user any more: give it to who waits longest, or keep it."""
+        self.take_back_at(upstream, self.reactor.seconds())
+
+    def take_back_at(self, upstream: Upstream, now: float) -> None:
+        """The same, for a caller who has the time already."""
         upstream.used = True
         if self._queue and not self._queue[0].fresh:
             self._queue.popleft().settle(upstream)
             return
-        upstream.idle_since = now = self.reactor.seconds()
-        upstream.deadline = now + self._owner.idle
+        upstream.idle_since = now
+        upstream.deadline = now + self._max_idle
         self._idle.append(upstream)
 
     def forget_idle(self, upstream: Upstream) -> None:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from time import time
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
-
-import attrs
 
 from sticky.observe.lines import Lines
 
@@ -34,14 +32,20 @@ class Keeper(Protocol):
 
     shown: str | None
 
+    @property
+    def block(self) -> bytes:
+        """These field lines."""
 
-@attrs.define
-class AccessRecord:
-    """What is known of a request when it is over. Times are seconds since its head was complete; None: it never came to that."""
+
+class AccessRecord(NamedTuple):
+    """What is known of a request when it is over. Times are seconds since its head was complete; None: it never came to that.
+
+    A tuple, because one is made for each request: it may be made by `tuple.__new__`.
+    """
 
     client: str
     method: bytes
-    target: bytes = attrs.field(repr=False)  #: as sent; redacted by the log
+    target: bytes  #: as sent; redacted by the log
     status: int  #: 499: the client left before the answer was complete
     bytes_in: int = 0  #: of the body, framing included
     bytes_out: int = 0  #: head and body
@@ -53,13 +57,21 @@ class AccessRecord:
     first_byte: float | None = None  #: until the answer's first byte
     total: float = 0.0
     reason: str = "-"  #: why it was refused or broken off
-    block: bytes = attrs.field(repr=False, default=b"")  #: the request's field lines, for referrer and user agent
-    keeper: Keeper | None = attrs.field(repr=False, default=None)
     minor: int = 1  #: of its HTTP/1.x
+    block: bytes = b""  #: the request's field lines, for referrer and user agent; empty if `keeper` has them
+    keeper: Keeper | None = None
+
+    def __repr__(self) -> str:
+        return f"<AccessRecord {self.status} of {self.session}>"  # neither target nor fields
+
+
+KEPT = AccessRecord._fields.index("block")  #: the first so many fields: what may be kept after the line is made
+
+Over = tuple[float, AccessRecord]  #: Unix time of a request's end, and what is known of it
 
 
 class Counts:
-    """Counts since the start, for whoever shows them. Plain attributes: adding to them is all that a request pays."""
+    """Counts since the start, for whoever shows them."""
 
     __slots__ = ("by_status", "by_time", "bytes_in", "bytes_out", "requests", "seconds")
 
@@ -71,17 +83,20 @@ class Counts:
         self.by_status: dict[int, int] = {}
         self.by_time = [0] * (len(BUCKETS) + 1)  #: requests that took at most each of `BUCKETS`, and longer
 
-    def add(self, record: AccessRecord) -> None:
-        """One more."""
-        self.requests += 1
-        self.bytes_in += record.bytes_in
-        self.bytes_out += record.bytes_out
-        self.seconds += record.total
-        self.by_time[bisect_left(BUCKETS, record.total)] += 1
-        try:
-            self.by_status[record.status] += 1
-        except KeyError:
-            self.by_status[record.status] = 1
+    def add(self, over: Iterable[Over]) -> None:
+        """These, too."""
+        by_time, by_status = self.by_time, self.by_status
+        for _, record in over:
+            self.requests += 1
+            self.bytes_in += record.bytes_in
+            self.bytes_out += record.bytes_out
+            self.seconds += record.total
+            by_time[bisect_left(BUCKETS, record.total)] += 1
+            status = record.status
+            if status in by_status:
+                by_status[status] += 1
+            else:
+                by_status[status] = 1
 
 
 class Redaction:
@@ -114,6 +129,9 @@ class Form(Protocol):
     def facts(self, referer: str | None, agent: str | None) -> str:
         """The part of a line that a connection's requests often share; the texts are redacted."""
 
+    def plain_line(self, wall: float, record: AccessRecord, facts: str) -> str | None:
+        """The same as `line` for a record whose target needs no redaction; None: it might, or `line` is as quick."""
+
     def line(self, wall: float, record: AccessRecord, target: str, facts: str) -> str:
         """A whole line with its end; `wall`: Unix time of the request's end, `target`: redacted."""
 
@@ -123,8 +141,8 @@ class Watcher(Protocol):
 
     observer: Any
 
-    def __call__(self, ended_at: float, record: AccessRecord) -> None:
-        """One."""
+    def __call__(self, over: Sequence[Over]) -> None:
+        """Some more, in order. Whoever keeps records keeps no more than their first `KEPT` fields."""
 
 
 class AccessLog:
@@ -140,8 +158,8 @@ class AccessLog:
         self._counted = 0  # of the records that are waiting for their lines
         self._form = form
         self._lines = lines
-        self._records: list[tuple[float, AccessRecord]] = []
-        self.watchers: list[Watcher] = []  #: told of each request, with the Unix time of its end
+        self._records: list[Over] = []
+        self.watchers: list[Watcher] = []  #: told of each request, a moment later
         if lines is not None:
             lines.fill = self._make_lines
 
@@ -174,12 +192,9 @@ class AccessLog:
         records = self._records
         if self._counted < len(records):
             fresh, self._counted = records[self._counted :], len(records)
-            add = self._counts.add
-            for _, record in fresh:
-                add(record)
+            self._counts.add(fresh)
             for watcher in self.watchers:
-                for ended_at, record in fresh:
-                    watcher(ended_at, record)
+                watcher(fresh)
 
     def _make_lines(self) -> list[str]:
         self._count()
@@ -195,13 +210,14 @@ class AccessLog:
                 facts = form.facts(*self.senders_texts(record))
                 if keeper is not None:
                     keeper.shown = facts
-            made.append(form.line(ended_at, record, redacted(record.target), facts))
+            line = form.plain_line(ended_at, record, facts)
+            made.append(form.line(ended_at, record, redacted(record.target), facts) if line is None else line)
         return made
 
     def senders_texts(self, record: AccessRecord) -> tuple[str | None, str | None]:
         """Referrer and user agent, fit to be seen; None: there was no such field."""
         referer = agent = None
-        for name, value in _FACTS.findall(record.block):
+        for name, value in _FACTS.findall(record.block or (record.keeper.block if record.keeper is not None else b"")):
             if len(name) == 7:
                 referer = self.redacted(value)
             else:

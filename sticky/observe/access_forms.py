@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as quoted
 
 from sticky.observe.access import AccessRecord, Form
 
-_COMBINED = '%s - %s [%s] "%s %s HTTP/1.%d" %d %d %s %s %s in=%d queue=%s connect=%s first=%s total=%.6f %s\n'
+compiled: Callable[[AccessRecord, str, str], str | None] | None
+try:
+    from sticky.observe._line import combined as compiled
+except ImportError:  # no compiler where Sticky was installed
+    compiled = None
+
+PURE = "STICKY_PURE"  #: an environment variable that, set to 1, leaves compiled code out
+
+_NONE = "queue=0 connect=0"
 _JSON = (
     '{"time":"%s%03dZ","client":"%s","server":"%s","session":"%s","container":"%s","method":"%s","target":%s,'
     '"status":%d,"bytes_in":%d,"bytes_out":%d,"queue":%s,"connect":%s,"first_byte":%s,"total":%.6f,'
@@ -23,15 +33,15 @@ class _Second:
     def __init__(self, form: str, utc: bool) -> None:
         self._form = form
         self._utc = utc
-        self._second = -1
-        self._text = ""
+        self.second = -1
+        self.text = ""
 
     def __call__(self, wall: float) -> str:
         second = int(wall)
-        if second != self._second:
-            self._second = second
-            self._text = time.strftime(self._form, (time.gmtime if self._utc else time.localtime)(second))
-        return self._text
+        if second != self.second:
+            self.second = second
+            self.text = time.strftime(self._form, (time.gmtime if self._utc else time.localtime)(second))
+        return self.text
 
 
 class Combined:
@@ -39,6 +49,14 @@ class Combined:
 
     def __init__(self) -> None:
         self._stamp = _Second("%d/%b/%Y:%H:%M:%S %z", False)
+        self._compiled = None if os.environ.get(PURE) == "1" else compiled
+
+    def plain_line(self, wall: float, record: AccessRecord, facts: str) -> str | None:
+        """See `Form`."""
+        stamp = self._stamp
+        if int(wall) != stamp.second:
+            stamp(wall)
+        return None if self._compiled is None else self._compiled(record, stamp.text, facts)
 
     def facts(self, referer: str | None, agent: str | None) -> str:
         """See `Form`."""
@@ -46,25 +64,18 @@ class Combined:
 
     def line(self, wall: float, record: AccessRecord, target: str, facts: str) -> str:
         """See `Form`."""
-        queue, connect, first = record.queue, record.connect, record.first_byte
-        return _COMBINED % (
-            record.client or "-",  # a Unix socket has no address
-            record.session,
-            self._stamp(wall),
-            record.method.decode("latin-1"),
-            _escaped(target),
-            record.minor,
-            record.status,
-            record.bytes_out,
-            facts,
-            record.server,
-            record.container,
-            record.bytes_in,
-            f"{queue:.6f}" if queue else "0",
-            f"{connect:.6f}" if connect else "0",
-            f"{first:.6f}" if first else "0",
-            record.total,
-            record.reason,
+        (client, method, _, status, bytes_in, bytes_out, session, container, server,
+         queue, connect, first, total, reason, minor, _, _) = record  # fmt: skip
+        if int(wall) != self._stamp.second:
+            self._stamp(wall)
+        waits = _NONE
+        if queue or connect:
+            waits = f"queue={_seconds(queue)} connect={_seconds(connect)}"
+        target = _escaped(target)
+        first_byte = f"{first:.6f}" if first else "0"
+        return (  # a Unix socket has no address
+            f'{client or "-"} - {session} [{self._stamp.text}] "{str(method, "latin-1")} {target} HTTP/1.{minor}" {status} '
+            f"{bytes_out} {facts} {server} {container} in={bytes_in} {waits} first={first_byte} total={total:.6f} {reason}\n"
         )
 
 
@@ -73,6 +84,10 @@ class JSONLines:
 
     def __init__(self) -> None:
         self._stamp = _Second("%Y-%m-%dT%H:%M:%S.", True)
+
+    def plain_line(self, wall: float, record: AccessRecord, facts: str) -> str | None:
+        """See `Form`."""
+        return None
 
     def facts(self, referer: str | None, agent: str | None) -> str:
         """See `Form`."""
@@ -104,6 +119,10 @@ class JSONLines:
 
 
 FORMS: dict[str, type[Form]] = {"combined": Combined, "json": JSONLines}
+
+
+def _seconds(time: float | None) -> str:
+    return f"{time:.6f}" if time else "0"
 
 
 def _escaped(text: str) -> str:

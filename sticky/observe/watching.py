@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, overload
 
 from twisted.logger import ILogObserver, LogEvent, LogLevel, LogPublisher
 
-from sticky.observe.access import EVENT, AccessLog, AccessRecord
+from sticky.observe.access import EVENT, KEPT, AccessLog, AccessRecord, Over
 
 _FORMAT = (
     "{client} {session} {container} {method} {target} {status} in={bytes_in} out={bytes_out}"
@@ -18,7 +19,15 @@ _FIXED: dict[str, Any] = {
     "log_format": "{said}",
     "sticky_event": EVENT,
 }
+_SERVER = AccessRecord._fields.index("server")
 _TIMES = ("queue", "connect", "first_byte")
+
+
+class Several(Protocol):
+    """An observer that takes many requests at once, and looks at them only when somebody asks."""
+
+    def requests_over(self, requests: Requests) -> None:
+        """Some more, in order."""
 
 
 class Said:
@@ -26,41 +35,80 @@ class Said:
 
     __slots__ = ("_access", "_record")
 
-    def __init__(self, access: AccessLog, record: AccessRecord) -> None:
+    def __init__(self, access: AccessLog, record: tuple[Any, ...]) -> None:
         self._access = access
         self._record = record
 
     def __str__(self) -> str:
-        record = self._record
-        fields = {name: getattr(record, name) for name in AccessRecord.__slots__ if not name.startswith("__")}
+        record = AccessRecord(*self._record)
+        fields: dict[str, Any] = record._asdict()
         fields.update({name: fields[name] or 0.0 for name in _TIMES})
         fields["client"] = record.client or "-"
-        return _FORMAT.format_map(
-            {**fields, "method": record.method.decode("latin-1"), "target": self._access.redacted(record.target)}
-        )
+        fields["method"] = record.method.decode("latin-1")
+        fields["target"] = self._access.redacted(record.target)
+        return _FORMAT.format_map(fields)
 
 
-class Teller:
-    """Makes an event of each request for one observer."""
+class Requests(Sequence[LogEvent]):
+    """Events about requests that are over, each made when it is asked for. Keeps no field of any client."""
 
-    __slots__ = ("_access", "observer")
+    __slots__ = ("_access", "_over")
 
-    def __init__(self, access: AccessLog, observer: ILogObserver) -> None:
+    def __init__(self, access: AccessLog, over: Sequence[Over]) -> None:
         self._access = access
-        self.observer = observer
+        self._over: list[tuple[float, tuple[Any, ...]]] = [(ended_at, record[:KEPT]) for ended_at, record in over]
 
-    def __call__(self, ended_at: float, record: AccessRecord) -> None:
-        """A request is over."""
-        event: LogEvent = {
+    def __len__(self) -> int:
+        return len(self._over)
+
+    @overload
+    def __getitem__(self, nth: int) -> LogEvent: ...
+
+    @overload
+    def __getitem__(self, nth: slice) -> Sequence[LogEvent]: ...
+
+    def __getitem__(self, nth: int | slice) -> LogEvent | Sequence[LogEvent]:
+        if isinstance(nth, slice):
+            return [self[one] for one in range(*nth.indices(len(self)))]
+        ended_at, kept = self._over[nth]
+        record = AccessRecord(*kept)
+        return {
             **_FIXED,
             "log_time": ended_at,
             "server": record.server,
             "session": record.session,
             "container": record.container,
             "status": record.status,
-            "said": Said(self._access, record),
+            "said": Said(self._access, kept),
         }
-        self.observer(event)
+
+    def servers(self) -> dict[str, int]:
+        """How many of them went to which Server."""
+        counts: dict[str, int] = {}
+        for _, kept in self._over:
+            server = kept[_SERVER]
+            counts[server] = counts.get(server, 0) + 1
+        return counts
+
+
+class Teller:
+    """Makes events of requests for one observer: all of them at once for a `Several`."""
+
+    __slots__ = ("_access", "_several", "observer")
+
+    def __init__(self, access: AccessLog, observer: ILogObserver) -> None:
+        self._access = access
+        self._several: Callable[[Requests], None] | None = getattr(observer, "requests_over", None)
+        self.observer = observer
+
+    def __call__(self, over: Sequence[Over]) -> None:
+        """These are over."""
+        requests = Requests(self._access, over)
+        if self._several is not None:
+            self._several(requests)
+            return
+        for event in requests:
+            self.observer(event)
 
 
 class WithRequests(LogPublisher):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from socket import create_connection
 from typing import Any
@@ -16,7 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from sticky.cli.problems import Status
 from tests.integration.daemon_case import APPS, ECHO, PYTHON, DaemonCase, server
-from tests.integration.running_daemon import ROOT, until
+from tests.integration.running_daemon import ROOT, TWISTD, until
 
 STICKY = str(Path(PYTHON).with_name("sticky"))
 ONE = server("one", ECHO)
@@ -264,6 +266,39 @@ class HangupTests(DeployCase):
         self.hang_up("Server one is rolling")
         self.assertNotEqual(self.where(self.token()), home)
         self.echoes(socket, "still here")
+
+
+class TerminalTests(DeployCase):
+    def test_a_daemonized_one_reads_again_and_one_with_a_terminal_stops(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="sticky-test-")).resolve()
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.addCleanup(self.kill_children)
+        self.write(ONE)
+        pidfile, log = self.folder / "pid", self.folder / "log"
+        arguments = ["sticky", "--config", "sticky.toml", "--listen", "tcp:0:interface=127.0.0.1"]
+        subprocess.run([*TWISTD, "--pidfile=pid", "--logfile=log", *arguments], cwd=self.folder, check=True, timeout=60)
+        until("it listens", (self.folder / "state" / "url").exists)
+        pid = int(pidfile.read_text())
+        try:
+            os.kill(pid, signal.SIGHUP)
+            until("it reads again", lambda: "Server one is unchanged" in log.read_text())
+        finally:
+            os.kill(pid, signal.SIGTERM)
+            until("it is gone", lambda: not Path(f"/proc/{pid}").exists(), within=60)
+        ours, theirs = os.openpty()
+        self.addCleanup(os.close, ours)
+        # setsid(1) makes the terminal the controlling one: a daemon that somebody started in a window.
+        command = ["setsid", "--ctty", *TWISTD, "-n", "--pidfile=", "--logfile=log2", *arguments]
+        child = subprocess.Popen(command, cwd=self.folder, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        try:
+            until("it listens", (self.folder / "state" / "url").exists)
+            os.kill(child.pid, signal.SIGHUP)
+            self.assertEqual(child.wait(60), 0)
+        finally:
+            child.kill()
+            child.wait()
+        self.assertNotIn("a new definition is read", (self.folder / "log2").read_text())
 
 
 class PageTests(DeployCase):

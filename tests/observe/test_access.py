@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import cast
+from unittest import skipIf
 from urllib.parse import quote
 
 from hypothesis import given
@@ -14,7 +15,7 @@ from twisted.logger import ILogObserver, LogEvent, LogPublisher, formatEvent
 from twisted.trial.unittest import TestCase
 
 from sticky.observe.access import BATCH, EVENT, AccessLog, AccessRecord, Keeper
-from sticky.observe.access_forms import FORMS
+from sticky.observe.access_forms import FORMS, Combined, compiled
 from sticky.observe.lines import FLUSH_AFTER, LOOK_EVERY, SAY_EVERY, Lines
 from sticky.observe.watching import WithRequests
 from tests.fakes.routing import TOKEN
@@ -31,7 +32,7 @@ def escaped(text: str) -> str:
 def record(target: bytes = b"/x?a=1", block: bytes = b"", keeper: Keeper | None = None) -> AccessRecord:
     """A request that was served."""
     return AccessRecord(
-        "192.0.2.7", b"GET", target, 200, 0, 128, "sd-1", "ct-1", "game", 0.0, 0.001, 0.2, 0.3, "-", block, keeper
+        "192.0.2.7", b"GET", target, 200, 0, 128, "sd-1", "ct-1", "game", 0.0, 0.001, 0.2, 0.3, "-", 1, block, keeper
     )
 
 
@@ -142,10 +143,11 @@ class FormTests(Written):
     def test_what_a_connections_requests_share_is_made_once(self) -> None:
         class Fields:
             shown: str | None = None
+            block = b"\r\nUser-Agent: one"
 
         log, fields = self.log(), Fields()
         for _ in range(2):
-            log.write(record(b"/", b"\r\nUser-Agent: one", keeper=fields))
+            log.write(record(b"/", keeper=fields))
             log.close()
         self.assertEqual(fields.shown, '"-" "one"')
         fields.shown = '"-" "kept"'
@@ -164,6 +166,49 @@ class FormTests(Written):
             self.assertEqual(line.count("\n"), 1)
             self.assertTrue(line.isascii())
         json.loads(line)
+
+
+ORDINARY = st.text("abtokenTOKEN/?=&%v4.wskls-", max_size=30).map(str.encode)
+SECONDS = st.none() | st.sampled_from([0.0, 0.0000005, 0.0000015, 1e-7]) | st.floats(0, 1e9)
+
+
+@skipIf(compiled is None, "there is no compiled form here")
+class CompiledTests(TestCase):
+    def setUp(self) -> None:
+        self.form = Combined()
+        self.form._compiled = compiled  # whatever the environment says
+
+    @given(
+        ORDINARY | st.binary(max_size=40),
+        st.tuples(SECONDS, SECONDS, SECONDS),
+        st.integers(0, 1 << 40),
+        st.text("a\xe9", max_size=3),
+    )
+    def test_a_line_is_the_same_or_left_to_the_one_in_python(
+        self, target: bytes, times: tuple[float | None, ...], size: int, client: str
+    ) -> None:
+        assert compiled is not None
+        one = record(target)._replace(client=client, queue=times[0], connect=times[1], first_byte=times[2])
+        one = one._replace(total=times[0] or 0.0, bytes_out=size, minor=size % 2)
+        form = self.form
+        wanted = form.line(WALL, one, AccessLog("modal").redacted(target), '"-" "agent"')
+        self.assertIn(form.plain_line(WALL, one, '"-" "agent"'), (None, wanted))
+
+    def test_ordinary_lines_are_made_there_and_none_with_a_secret_or_that_is_too_long(self) -> None:
+        form = self.form
+        self.assertIsNotNone(form.plain_line(WALL, record(b"/a/b.js?v=1&tok=e"), "-"))
+        for target in (
+            b"/?modal_session_TOKEN=x",
+            b"/v4.public.x",
+            b"/ws-x",
+            b"/%41",
+            b'/"',
+            b"/\\",
+            b"/\x80",
+            b"/" * 5000,
+        ):
+            self.assertIsNone(form.plain_line(WALL, record(target), "-"), target)
+        self.assertIsNone(form.plain_line(WALL, record(), "\xe9"))
 
 
 class SecretTests(TestCase):

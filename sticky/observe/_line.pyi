@@ -1,0 +1,3 @@
+from sticky.observe.access import AccessRecord
+
+def combined(record: AccessRecord, stamp: str, facts: str) -> str | None: ...
