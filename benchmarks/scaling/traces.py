@@ -18,7 +18,7 @@ import attrs
 from sticky.core.values import UNBOUNDED
 
 T = TypeVar("T")
-FOLDER = Path(__file__).parent / "traces"
+FOLDER = Path(__file__).parent / "days"
 MINUTES = 24 * 60
 
 
@@ -67,9 +67,9 @@ class Traffic:
 
 @attrs.frozen
 class Crowd:
-    """How the visitors of one kind of Server behave, and what its containers can do: a row of traces/workloads.toml."""
+    """How the visitors of one kind of Server behave, and what its containers can do: a row of days/workloads.toml."""
 
-    arrivals: str  #: file in traces/ with the arrivals of each minute
+    arrivals: str  #: file in days/ with the arrivals of each minute
     seed: int
     sessions: int  #: a day, about
     max_concurrency: int

@@ -13,7 +13,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import Site
 
 
-class Echo(WebSocketServerProtocol):
+class Echo(WebSocketServerProtocol):  # type: ignore[misc]
     """Says back what it hears, and its process first."""
 
     def onOpen(self) -> None:
@@ -27,6 +27,6 @@ factory = WebSocketServerFactory()
 factory.protocol = Echo
 root = Resource()
 root.putChild(b"ws", WebSocketResource(factory))
-port = reactor.listenTCP(int(sys.argv[1]), Site(root), interface="127.0.0.1")
-signal.signal(signal.SIGUSR1, lambda *_: reactor.callFromThread(port.stopListening))
+port = reactor.listenTCP(int(sys.argv[1]), Site(root), interface="127.0.0.1")  # type: ignore[arg-type]
+signal.signal(signal.SIGUSR1, lambda *_: reactor.callFromThread(port.stopListening))  # type: ignore[attr-defined]
 reactor.run()

@@ -12,7 +12,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import Site
 
 
-class Echo(WebSocketServerProtocol):
+class Echo(WebSocketServerProtocol):  # type: ignore[misc]
     """Says back what it hears, and its container's id first."""
 
     def onOpen(self) -> None:
@@ -38,5 +38,5 @@ factory = WebSocketServerFactory()
 factory.protocol = Echo
 root = Hello()
 root.putChild(b"ws", WebSocketResource(factory))
-reactor.listenTCP(int(sys.argv[1]), Site(root), interface="127.0.0.1")
+reactor.listenTCP(int(sys.argv[1]), Site(root), interface="127.0.0.1")  # type: ignore[arg-type]
 reactor.run()
