@@ -162,7 +162,10 @@ class Asking(ExchangeEnds, ABC):
         data = b"".join((self._container_head, *pieces)) if pieces else self._container_head
         upstream.transport.write(data)
         complete = self.front.request_complete
-        if upstream.used and (pieces or not complete or self.head.method not in IDEMPOTENT):
+        # A transport that writes at once knows at once: once the request is out, the container may act on it, and only the
+        # container's answer says what became of it (RFC 9110, 9.2.2).
+        out = getattr(upstream.transport, "all_out", False)
+        if upstream.used and not out and (pieces or not complete or self.head.method not in IDEMPOTENT):
             # It may be closed already, and the request must not go out twice: learn whether any of it went out at all.
             self._holding = True
             self._unwritten = pieces if len(data) <= ONE_WRITE else None

@@ -128,6 +128,11 @@ class Stream:
             self._producer_paused = True
             self._producer.pauseProducing()
 
+    @property
+    def all_out(self) -> bool:
+        """Whether the kernel has taken everything that was written: from then on the peer may have seen it."""
+        return not self.buffered and self._state is _OPEN and self._sending is not Sending.ENDED
+
     def writeSequence(self, data: Iterable[bytes]) -> None:
         """Send all of these."""
         self.write(b"".join(data))

@@ -160,7 +160,7 @@ def container_head(head: RequestHead, names: Names, peer: Peer, session: bytes |
             block = _rewrite(block, names.subprotocol, b"sec-websocket-protocol", names, _without_offers)
         block = _rewrite(block, names.query, b"referer", names, strip_query_token)
     if head.connection:
-        block = _drop(block, frozenset(head.connection) - _NOT_REMOVABLE)
+        block = _drop(block, head.connection)
     target = head.target
     if b"?" in target:
         target = strip_query_token(target, names)
@@ -242,11 +242,15 @@ def _rewrite(block: bytes, mark: bytes, field: bytes, names: Names, without: Cal
     return block
 
 
-def _drop(block: bytes, names: frozenset[bytes]) -> bytes:
-    """The block without these fields (lower case)."""
+def _drop(block: bytes, connection: Iterable[bytes]) -> bytes:
+    """The block without the fields that Connection names, in any spelling.
+
+    What may not be taken away is taken out after the spellings are made equal: `Connection: content_length` would otherwise
+    leave a body without its length, and its bytes would be the next request on a shared connection.
+    """
+    names = frozenset(map(_spelling, connection)) - _NOT_REMOVABLE
     if not names:
         return block
-    names = frozenset(name.replace(b"_", b"-") for name in names)
     lines = block.split(b"\r\n")
     return b"\r\n".join(line for line in lines if _spelling(line.partition(b":")[0]) not in names)
 
@@ -288,7 +292,7 @@ def client_head(response: ResponseHead, request: RequestHead, *, keep_alive: boo
     status = response.status
     block = _NOT_TO_CLIENTS.sub(b"", response.block)
     if response.connection:
-        block = _drop(block, frozenset(response.connection) - _NOT_REMOVABLE)
+        block = _drop(block, response.connection)
     if status < 200 or status == 204:
         block = _CONTENT_LENGTH.sub(b"", block)  # RFC 9110, 8.6
     added = b""

@@ -37,6 +37,10 @@ class Keeper(Protocol):
         """These field lines."""
 
 
+_ORDINARY = frozenset({b"GET", b"POST", b"HEAD", b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"-"})
+_LIKE_A_METHOD = re.compile(rb"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
+
+
 class AccessRecord(NamedTuple):
     """What is known of a request when it is over. Times are seconds since its head was complete; None: it never came to that.
 
@@ -171,6 +175,8 @@ class AccessLog:
 
     def write(self, record: AccessRecord) -> None:
         """A request is over. What is done about it is done for many together: a turn of the loop is mostly cold code."""
+        if record[1] not in _ORDINARY and not _LIKE_A_METHOD.fullmatch(record[1]):
+            record = record._replace(method=b"?")  # any token is a method to HTTP, and so would one of ours be
         records = self._records
         records.append((self._wall(), record))
         lines = self._lines

@@ -61,6 +61,17 @@ class ContainerHeadTests(TestCase):
         fields = b"accept: a\r\nX-B:\t2 \r\nACCEPT: b\r\nCookie: a=1;  b=2\r\nAuthorization: Bearer abc\r\nContent-Length: 3\r\n"
         self.assertEqual(self.head(fields), fields)
 
+    def test_connection_cannot_take_the_length_away_in_any_spelling(self) -> None:
+        for name in (b"Content-Length", b"content_length", b"Content_Length", b"CONTENT-LENGTH"):
+            fields = b"Connection: " + name + b"\r\nContent-Length: 3\r\nX: 1\r\n"
+            self.assertEqual(self.head(fields, b"POST /x HTTP/1.1"), b"Content-Length: 3\r\nX: 1\r\n", name)
+
+    def test_an_answer_cannot_lose_its_length_by_connection_either(self) -> None:
+        for name in (b"Content-Length", b"content_length"):
+            answer = b"HTTP/1.1 200 OK\r\nConnection: " + name + b"\r\nContent-Length: 2\r\n\r\n"
+            sent = client_head(parse_response(answer, b"GET"), request(b""), keep_alive=True)
+            self.assertIn(b"\r\nContent-Length: 2\r\n", sent, name)
+
     def test_what_is_stripped(self) -> None:
         for line in (
             *(b"Modal-Authorization: Bearer t", b"modal_authorization: t", b"Modal_Key: wk-1", b"MODAL-SECRET: ws-1"),
