@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import time
@@ -16,6 +15,7 @@ from sticky.config.changes import what_runs
 from sticky.config.settings import DaemonSettings, ServerSettings, Settings
 from sticky.containers import abilities, isolation
 from sticky.containers.logs import log_path
+from sticky.containers.ownership import realm_of
 from sticky.containers.plugins import installed
 from sticky.containers.process import ProcessBackend
 from sticky.core.fleet import Fleet, Ids
@@ -72,8 +72,8 @@ class Backends:
 
 
 def realm(settings: Settings) -> str:
-    """Whose containers these are: the same for the same state directory."""
-    return hashlib.sha256(os.fsencode(settings.daemon.state_dir)).hexdigest()[:16]
+    """The mark of this state directory's containers, by whatever path it is reached."""
+    return realm_of(settings.daemon.state_dir)
 
 
 def options(server: ServerSettings, settings: Settings) -> Mapping[str, object]:

@@ -72,8 +72,25 @@ def load(
     `file` is the path as the operator gave it. `flags` are raw settings of the daemon's table from the command line;
     their paths and a relative `file` are relative to `cwd`. `backends` are the names of the installed ones.
 
-    Raises `ConfigError`, on one line.
+    Raises `ConfigError`, on one line, also for what no table can foresee: numbers of thousands of digits, values nested
+    without end, paths longer than the system takes.
     """
+    try:
+        return _load(file=file, app=app, flags=flags, cwd=cwd, environ=environ, backends=backends)
+    except (OSError, RecursionError, ValueError, OverflowError) as error:
+        source = "command line" if file is None else str(file)
+        raise ConfigError(source, "", f"cannot be used: {type(error).__name__}: {error}") from None
+
+
+def _load(
+    *,
+    file: Path | None,
+    app: DeclaredApp | None,
+    flags: Mapping[str, object],
+    cwd: Path,
+    environ: Mapping[str, str],
+    backends: Collection[str],
+) -> Settings:
     command_line = Place("command line", cwd, environ)
     document, place = ({}, command_line) if file is None else (_parse(file, cwd), _place(file, cwd, environ))
     sections = _sections(document, place)

@@ -76,16 +76,18 @@ class ControlCall:
 
     def _answer(self, answer: Answer) -> None:
         self._over = True
-        self._status = answer.status
-        self._bytes_out = self._front.answer(
-            readable_by_page(answer, self._head, self._site), keep=self._head.keep_alive
+        self._front.answer(
+            readable_by_page(answer, self._head, self._site), keep=self._head.keep_alive, note=self._noted
         )
+
+    def _noted(self, status: int, sent: int) -> None:
+        self._status, self._bytes_out = status, sent
 
     def _refuse(self, error: errors.Refusal) -> None:
         self._over = True
         self._reason = error.code
-        self._bytes_out, self._status = self._front.context.gate.refuse(
-            self._front, self._head, self._site, None, error, keep=self._head.keep_alive
+        self._front.context.gate.refuse(
+            self._front, self._head, self._site, None, error, keep=self._head.keep_alive, note=self._noted
         )
 
     # --- events

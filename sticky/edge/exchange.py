@@ -176,9 +176,12 @@ class ExchangeEnds:
         """Nothing of an answer has gone out: answer with this error. The lease counts until the client has it."""
         self._reason = error.code
         self._become(_FLUSHING)
-        sent, self._status = self.front.context.gate.refuse(
-            self.front, self.head, self.site, self.credential, error, keep=keep and self._keep
+        self.front.context.gate.refuse(
+            self.front, self.head, self.site, self.credential, error, keep=keep and self._keep, note=self._noted
         )
+
+    def _noted(self, status: int, sent: int) -> None:
+        self._status = status
         self._bytes_out += sent
 
     def client_gone(self) -> None:

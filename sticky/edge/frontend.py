@@ -6,6 +6,7 @@ connection, one request at a time, and keeps the client's sending in check while
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from twisted.python.failure import Failure
@@ -224,8 +225,11 @@ class Frontend(Client):
         """Nobody will read the body that was announced: what still comes is thrown away, and the answer is the last one."""
         self._body = None
 
-    def answer(self, answer: Answer, *, keep: bool) -> int:
-        """Write a whole answer of our own and finish. Returns its size in bytes."""
+    def answer(self, answer: Answer, *, keep: bool, note: Callable[[int, int], None] | None = None) -> int:
+        """Write a whole answer of our own and finish. Returns its size in bytes.
+
+        `note` hears its status and size before the finish, which may be the moment at which the request is logged.
+        """
         head = self._head
         keep = keep and self._state is _SERVED
         data = answers.answer_bytes(
@@ -235,6 +239,8 @@ class Frontend(Client):
             head_only=head is not None and head.method == b"HEAD",
         )
         self.transport.write(data)
+        if note is not None:
+            note(answer.status, len(data))
         self.finish(keep)
         return len(data)
 

@@ -6,6 +6,7 @@ Server, redirect, origin rule; then the one gate of sessions, `IRouting.begin`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sticky import errors
@@ -175,8 +176,10 @@ class Gate:
         credential: Credential | None,
         error: errors.Refusal,
     ) -> None:
-        sent, status = self.refuse(front, head, site, credential, error, keep=head.keep_alive)
-        self._log(front, head, site, status, sent, error.code)
+        def note(status: int, sent: int) -> None:
+            self._log(front, head, site, status, sent, error.code)
+
+        self.refuse(front, head, site, credential, error, keep=head.keep_alive, note=note)
 
     def refuse(
         self,
@@ -187,16 +190,18 @@ class Gate:
         error: errors.Refusal,
         *,
         keep: bool,
-    ) -> tuple[int, int]:
-        """Answer with a refusal and finish. Returns the answer's size and status."""
+        note: Callable[[int, int], None],
+    ) -> None:
+        """Answer with a refusal and finish. `note` hears the answer's status and size before the finish."""
         ended = isinstance(error, errors.SessionEnded)
         if ended and site is not None and wants_close_frame(head, site.websocket_refusal):
             data = closed_handshake(head, error.code, self._context.names)
             front.transport.write(data)
+            note(101, len(data))
             front.finish(False)
-            return len(data), 101
+            return
         answer = refusal_answer(error, head, site, credential, self._context.names)
-        return front.answer(answer, keep=keep), answer.status
+        front.answer(answer, keep=keep, note=note)
 
     def _log(self, front: Frontend, head: RequestHead, site: Site | None, status: int, sent: int, reason: str) -> None:
         self._context.access.write(

@@ -310,3 +310,27 @@ class FileTests(ConfigCase):
         error = self.refused(f'[daemon]\nadmin = "unix:{{state_dir}}/{"x" * 120}.sock"\n{ECHO}')
         self.assertTrue(error.startswith("sticky.toml: daemon.admin: the socket's path "), error)
         self.assertIn("at most 107 bytes", error)
+
+
+class UnforeseenTests(ConfigCase):
+    def test_what_no_table_foresees_is_one_line_all_the_same(self) -> None:
+        texts = {
+            "nested": "x = " + "[" * 5000 + "]" * 5000,
+            "digits": "[servers.a]\ncommand = ['x']\nmax_queue = " + "9" * 5000,
+            "path": f"[daemon]\nstate_dir = '{'d' * 5000}'\n[servers.a]\ncommand = ['x']",
+        }
+        for name, text in texts.items():
+            folder = Path(self.mktemp())
+            folder.mkdir()
+            (folder / "sticky.toml").write_text(text)
+            error = self.assertRaises(
+                ConfigError,
+                load,
+                file=Path("sticky.toml"),
+                app=None,
+                flags={},
+                cwd=folder.resolve(),
+                environ={},
+                backends=["process"],
+            )
+            self.assertEqual(len(str(error).splitlines()), 1, name)

@@ -47,6 +47,8 @@ class CredentialTests(DaemonCase):
         self.assertEqual(self.terminate(token).status_code, 404)
         self.assertNotIn(token, self.daemon.output())
         self.assertNotIn(self.bearer.split(".")[1], self.daemon.output())
+        until("refusals are logged", lambda: '" 410 ' in self.daemon.output(), within=5)
+        self.assertNotIn('" 0 ', self.daemon.output(), "a request was logged before its status was known")
 
     def test_idle_timeouts_that_make_no_sense_are_400(self) -> None:
         self.serve(server("one", ECHO))
