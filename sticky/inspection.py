@@ -27,7 +27,8 @@ from sticky.daemon import Servers
 from sticky.iinspection import ContainerLog, ContainerView, DaemonView, IInspection, ServerView, SessionView
 from sticky.isticky import Address, Credentials, StartRequest, TCPAddress
 from sticky.journal.places import found_by
-from sticky.service import Minting, ServerService
+from sticky.minting import Minting
+from sticky.service import ServerService
 from sticky.witness import Endings
 
 OPERATOR: Final = "operator"  #: owner of the sessions that are started by the admin API
@@ -192,9 +193,7 @@ class Inspection:
 
     def _claims(self, service: ServerService, box: Container, session: SessionId) -> Claims:
         """As the token says it: the same hard expiry, counted from now."""
-        wall = self._minting.wall()
-        left = max(0.0, box.dies_at - self._clock.seconds())
-        return Claims(session, service.server, box.deployment, box.id, int(wall), int(wall + left))
+        return self._minting.claims(service.server, box, session, self._clock.seconds())
 
     def _session_view(self, service: ServerService, box: Container, session: SessionId) -> SessionView:
         status = service.status(self._claims(service, box, session))

@@ -31,10 +31,11 @@ from sticky.errors import ConfigError
 from sticky.isticky import ContainerSpec, IContainerBackend, IPreparedBackend
 from sticky.journal.service import JournalService, NoJournalService
 from sticky.keys import development_token
+from sticky.minting import Minting
 from sticky.observe.access import AccessLog
 from sticky.observe.access_forms import FORMS
 from sticky.observe.lines import Lines
-from sticky.service import Minting, ServerService
+from sticky.service import ServerService
 from sticky.witness import Endings, Witness
 
 

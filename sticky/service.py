@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import attrs
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -69,17 +68,10 @@ from sticky.isticky import (
 from sticky.journal.service import Found
 from sticky.journal.writer import Journal, NoJournal
 from sticky.lease import Lease, LeaseBook
+from sticky.minting import Minting
 from sticky.observe.safely import safely
 from sticky.running import Running
 from sticky.waiting import Waiting
-
-
-@attrs.frozen
-class Minting:
-    """How this Server's session tokens are made."""
-
-    sign: Callable[[Claims], str] = attrs.field(repr=False)
-    wall: Callable[[], float]  #: Unix time, for what is written into tokens
 
 
 class ServerService(Service):
@@ -208,11 +200,7 @@ class ServerService(Service):
             # Lost between the grant and its commit: the client asks again, and gets a session that lives.
             self._take_back(effect, Failure(errors.Unavailable(retry_after=1.0)))
             return
-        wall = self._minting.wall()
-        left = max(0.0, container.dies_at - self._clock.seconds())
-        claims = Claims(
-            effect.session, self.server, container.deployment, effect.container, int(wall), int(wall + left)
-        )
+        claims = self._minting.claims(self.server, container, effect.session, self._clock.seconds())
         token = self._minting.sign(claims)
         self.log.info(
             "session {session} started on {container} of {server}",

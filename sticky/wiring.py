@@ -46,8 +46,9 @@ from sticky.journal.service import JournalService, NoJournalService
 from sticky.journal.writer import Picture
 from sticky.keys import make_state_dir, signing_key
 from sticky.listeners import Listeners
+from sticky.minting import Minting
 from sticky.observe.watching import WithRequests
-from sticky.service import Minting, ServerService
+from sticky.service import ServerService
 from sticky.witness import Endings
 
 

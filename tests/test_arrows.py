@@ -47,9 +47,10 @@ ARROWS: Mapping[str, Sequence[str]] = {
     ),
     "config": ("config", "core.values", "core.proxy_tokens", "errors"),
     # The service owns the fleet and feeds it; a lease is the service's side of one request.
-    "service": ("core", "errors", "isticky", "lease", "journal", "running", "waiting", "observe.safely"),
+    "service": ("core", "errors", "isticky", "lease", "journal", "running", "waiting", "minting", "observe.safely"),
     "running": ("core", "isticky", "journal"),
     "waiting": ("core.values", "isticky"),
+    "minting": ("core.container", "core.tokens", "core.values"),
     "journal": ("journal", "core", "errors", "isticky", "startup"),
     "startup": (),
     "lease": ("core.session", "core.tokens", "core.values", "errors", "isticky", "observe.safely"),
@@ -91,6 +92,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "sdk.exception",
     ),
     "inspection": (
+        "minting",
         "_version",
         "config.settings",
         "containers.logs",

@@ -27,7 +27,8 @@ from sticky.deploying import Applied, Deployer, Making
 from sticky.deployments import Definition, Deployments
 from sticky.iinspection import DeployReport, IDeploying
 from sticky.isticky import ContainerSpec, IContainerBackend, StartRequest
-from sticky.service import Minting, ServerService
+from sticky.minting import Minting
+from sticky.service import ServerService
 from tests.test_service import WALL, Holder
 
 GAME = ServerName("game")

@@ -23,7 +23,8 @@ from sticky.daemon import Servers
 from sticky.iinspection import IInspection
 from sticky.inspection import Inspection, reachable
 from sticky.isticky import ContainerSpec, Credentials
-from sticky.service import Minting, ServerService
+from sticky.minting import Minting
+from sticky.service import ServerService
 from sticky.witness import Endings, Witness
 from tests.test_service import WALL, Holder
 

@@ -19,7 +19,8 @@ from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, Pol
 from sticky.isticky import ContainerSpec, Credentials, ILeaseHolder, SessionStatus, StartRequest
 from sticky.journal.store import Entry
 from sticky.lease import Lease
-from sticky.service import Minting, ServerService
+from sticky.minting import Minting
+from sticky.service import ServerService
 
 WALL = 1_800_000_000.0
 NAME = ServerName("echo")
