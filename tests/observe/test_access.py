@@ -121,6 +121,18 @@ class FormTests(Written):
             },
         )  # fmt: skip
 
+    def test_a_token_in_the_methods_place_is_not_written(self) -> None:
+        for form in ("json", "combined"):
+            log = self.log(form)
+            for method in (TOKEN, b"wk-1.ws-2", b"get", b"M-SEARCH", b"PROPFIND"):
+                log.write(AccessRecord("", method, b"/", 400))
+            log.close()
+            text = "".join(self.written())
+            self.assertNotIn(TOKEN.decode(), text)
+            self.assertNotIn("ws-2", text)
+            self.assertIn("M-SEARCH", text)
+            self.assertIn("PROPFIND", text)
+
     def test_json_has_null_for_what_never_happened(self) -> None:
         log = self.log("json")
         log.write(AccessRecord("", b"GET", b"/", 401, reason="no_credential"))
