@@ -2,7 +2,8 @@
 
 At the top of each hierarchy and not below the daemon's own group: version 2 allows no limits below a group that has processes
 itself, as the daemon's has. Version 1 has a hierarchy for each controller, and machines mix the two. What only keeps track of
-processes prefers version 2, where one write kills all that is in a group at once, whatever forks meanwhile (Linux 5.14).
+processes prefers version 1's freezer, which a new process enters at once (see `Group.entrances`) and which stops what forks
+before it is killed; then version 2, where one write kills all that is in a group (Linux 5.14).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import attrs
 
 from sticky.containers.census import read
 from sticky.containers.isolation import Isolation
-from sticky.containers.killing import kill, kill_all
+from sticky.containers.killing import kill_all
 from sticky.core.values import ContainerId
 
 TOP = "sticky"
 _PERIOD = 100_000  # microseconds, the kernel's default
 _LEAST_QUOTA = 1_000  # microseconds, the kernel's minimum
 _NEEDS = (("memory", "memory"), ("cpu", "cpu"), ("pids", "pids"))  # what is limited, and the controller that does it
-_TRACKERS = ("freezer", "pids", "memory", "cpu")  # of version 1, the best one first
+_TRACKERS = ("freezer", "", "pids", "memory", "cpu")  # the best one first; "" is version 2's own tree
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -68,8 +69,12 @@ class Group:
 
     @property
     def entrances(self) -> tuple[Path, ...]:
-        """Whoever writes "0" into each of these is in."""
-        return tuple(folder / "cgroup.procs" for folder in self.folders)
+        """A process with one thread that writes "0" into each of these is in.
+
+        Version 1 has a file for threads beside the one for processes: a thread that moves itself takes no lock that waits
+        for every processor, as a process does (measured: 0.07 ms against 6 to 14). Version 2 moves whole processes only.
+        """
+        return tuple(_entrance(folder) for folder in self.folders)
 
     @property
     def memory_counter(self) -> Path | None:
@@ -99,10 +104,7 @@ class Group:
         for freezer in freezers:
             _attempt(freezer, "FROZEN")
         try:
-            if freezers:
-                kill(self.members())
-            else:
-                kill_all(self.members)
+            kill_all(self.members)  # a group takes a moment to freeze: what was forked meanwhile is found too
         finally:
             for freezer in freezers:
                 _attempt(freezer, "THAWED")
@@ -134,7 +136,7 @@ class Cgroups:
         """The hierarchy that keeps track of containers that have no limits. None: there is none that we may use."""
         if not self._sought:
             self._sought = True
-            candidates = [self._hierarchies.get(name) for name in ("", *_TRACKERS)]
+            candidates = [self._hierarchies.get(name) for name in _TRACKERS]
             self._tracker = next((each for each in candidates if each is not None and self._tracks(each)), None)
         return self._tracker
 
@@ -229,6 +231,11 @@ class Cgroups:
         for level in (hierarchy.mount, folder.parent, folder):
             if controller not in read(str(level / "cgroup.subtree_control")).decode().split():
                 _write(level / "cgroup.subtree_control", f"+{controller}")
+
+
+def _entrance(folder: Path) -> Path:
+    threads = folder / "tasks"
+    return threads if threads.exists() else folder / "cgroup.procs"
 
 
 def _memory(value: int, version: int) -> Mapping[str, str]:

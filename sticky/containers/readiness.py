@@ -91,7 +91,7 @@ class Readiness:
 
     def _wait(self, at_least: float) -> None:
         elapsed = self._clock.seconds() - self._since
-        self._timer = self._clock.callLater(min(LONGEST, max(at_least, elapsed * SHARE)), self._look)
+        self._timer = self._clock.callLater(max(at_least, min(LONGEST, elapsed * SHARE)), self._look)
 
     def _suspended(self, address: Address) -> bool:
         doubt = self._doubts.get(address)

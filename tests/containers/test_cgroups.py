@@ -79,6 +79,12 @@ class LimitTests(CgroupCase):
         )
         self.assertEqual(group.entrances[0], self.top / inside[0] / "cgroup.procs")
 
+    def test_a_launcher_enters_by_the_file_for_threads_where_there_is_one(self) -> None:
+        self.kernel("freezer/sticky/realm", "freezer/sticky/realm/ct-one", names=("tasks",))
+        group = Cgroups("realm", self.first()).make(ONE, Isolation())
+        assert group is not None
+        self.assertEqual(group.entrances, (self.top / "freezer/sticky/realm/ct-one/tasks",))
+
     def test_version_2_has_one_folder_and_kills_all_of_it(self) -> None:
         mounts = self.second()
         self.kernel("sticky", "sticky/realm", "sticky/realm/ct-one")
@@ -113,9 +119,16 @@ class LimitTests(CgroupCase):
         Cgroups("realm", mounts).make(ONE, Isolation(cpu=0.001))
         self.assertEqual(self.content("sticky/realm/ct-one/cpu.max"), ["1000 100000"])
 
-    def test_without_limits_one_hierarchy_keeps_track_version_2_first(self) -> None:
+    def test_without_limits_one_hierarchy_keeps_track_the_freezer_first(self) -> None:
         mounts = self.first() + self.second("")
-        self.kernel("sticky/realm", "sticky/realm/ct-one", "freezer/sticky/realm")
+        self.kernel("sticky/realm", "freezer/sticky/realm", "freezer/sticky/realm/ct-one")
+        group = Cgroups("realm", mounts).make(ONE, Isolation())
+        assert group is not None
+        self.assertEqual(group.folders, (self.top / "freezer/sticky/realm/ct-one",))
+
+    def test_without_a_freezer_version_2_keeps_track(self) -> None:
+        mounts = self.first().replace("freezer", "misc") + self.second("")
+        self.kernel("sticky/realm", "sticky/realm/ct-one", "pids/sticky/realm")
         group = Cgroups("realm", mounts).make(ONE, Isolation())
         assert group is not None
         self.assertEqual(group.folders, (self.top / "sticky/realm/ct-one",))
@@ -123,10 +136,10 @@ class LimitTests(CgroupCase):
     def test_a_version_2_that_cannot_kill_does_not_keep_track(self) -> None:
         mounts = self.first() + self.second("")
         self.kernel("sticky/realm", names=("cgroup.procs",))
-        self.kernel("freezer/sticky/realm")
-        tracker = Cgroups("realm", mounts).tracker()
+        self.kernel("pids/sticky/realm")
+        tracker = Cgroups("realm", mounts.replace("freezer", "misc")).tracker()
         assert tracker is not None
-        self.assertEqual(tracker.mount, self.top / "freezer")
+        self.assertEqual(tracker.mount, self.top / "pids")
 
     def test_without_a_realm_there_are_none_and_limits_are_refused(self) -> None:
         cgroups = Cgroups("", self.first())
