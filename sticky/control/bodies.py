@@ -20,8 +20,8 @@ def credentials(given: Credentials) -> dict[str, object]:
     return {
         "session_id": given.session,
         "token": given.token,
-        "idle_timeout": _seconds(given.idle_timeout),
-        "expires_at": _seconds(given.expires_at),
+        "idle_timeout": seconds(given.idle_timeout),
+        "expires_at": seconds(given.expires_at),
         "created": given.created,
     }
 
@@ -32,10 +32,10 @@ def status(session: SessionStatus) -> dict[str, object]:
         "session_id": session.session,
         "state": session.state,
         "in_flight": session.in_flight,
-        "idle_timeout": _seconds(session.idle_timeout),
-        "idle_left": None if session.idle_left is None else _seconds(session.idle_left),
-        "age_left": _seconds(session.age_left),
-        "created_ago": _seconds(session.created_ago),
+        "idle_timeout": seconds(session.idle_timeout),
+        "idle_left": None if session.idle_left is None else seconds(session.idle_left),
+        "age_left": seconds(session.age_left),
+        "created_ago": seconds(session.created_ago),
     }
 
 
@@ -52,9 +52,9 @@ def queued(position: QueuePosition, estimate: float | None) -> dict[str, object]
     """Where a start stands; `estimate`: seconds until it is its turn, null while nothing is known."""
     return {
         "position": position.position,
-        "estimate": None if estimate is None else _seconds(estimate),
-        "waited": _seconds(position.waited),
-        "deadline_in": _seconds(position.deadline_in),
+        "estimate": None if estimate is None else seconds(estimate),
+        "waited": seconds(position.waited),
+        "deadline_in": seconds(position.deadline_in),
     }
 
 
@@ -68,7 +68,7 @@ def failed(refusal: Refusal) -> dict[str, object]:
     }
 
 
-def _seconds(value: float) -> int | float | None:
+def seconds(value: float) -> int | float | None:
     """To the millisecond; whole seconds without a fraction; None for no limit, which JSON cannot say otherwise."""
     if not math.isfinite(value):
         return None

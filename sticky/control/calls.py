@@ -17,6 +17,7 @@ from sticky import errors
 from sticky.control import bodies, cors, parameters
 from sticky.control.credentials import proxy_credential
 from sticky.control.queue_events import QueueEvents
+from sticky.control.status_events import StatusEvents
 from sticky.core.proxy_tokens import FailureLimit, ProxyToken, ProxyTokens
 from sticky.core.tokens import Claims, Verifier
 from sticky.core.values import Caller
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from sticky.edge.wire import Names
     from sticky.isticky import ISessions
 
-_Result = Answer | QueueEvents | Deferred[Answer]
+_Result = Answer | QueueEvents | StatusEvents | Deferred[Answer]
 
 
 @attrs.frozen
@@ -126,8 +127,13 @@ class ControlCalls:
         answer = bodies.ok({"session_id": claims.session})
         return self._sessions.terminate(claims, grace).addCallback(lambda _: answer)
 
-    def _status(self, request: ControlRequest) -> Answer:
-        return bodies.ok(bodies.status(self._sessions.status(self._holder(request))))
+    def _status(self, request: ControlRequest) -> _Result:
+        claims = self._holder(request)
+        status = self._sessions.status(claims)  # what is refused at once keeps its status
+        if not parameters.wants_events(request):
+            return bodies.ok(bodies.status(status))
+        warning = parameters.warning(request.query)
+        return StatusEvents(lambda: self._sessions.status(claims), self._clock, warning, cors.readable(request))
 
     def _extend(self, request: ControlRequest) -> Answer:
         claims = self._holder(request)

@@ -63,19 +63,26 @@ def grace(request: ControlRequest, names: Names) -> float | None:
     return float(text)
 
 
+def warning(query: bytes) -> float | None:
+    """Seconds before a session's end at which its holder wants to be warned. Raises `errors.BadRequest`."""
+    asked = _fields(query).get("warning")
+    if asked is None:
+        return None
+    if _WHOLE.fullmatch(asked[0].encode()) is None or not 1 <= int(asked[0]) <= LONGEST_GRACE:
+        raise BadRequest(f"`warning` must be a whole number from 1 to {LONGEST_GRACE}.")
+    return float(int(asked[0]))
+
+
 def page(query: bytes) -> tuple[SessionId | None, int]:
     """`after` and `limit` of a list. Raises `errors.BadRequest`; parameters of other names are passed over."""
-    try:
-        found = parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=100)
-    except ValueError:
-        raise BadRequest("The query is not valid.")
+    found = _fields(query)
     limit = found.get("limit", [str(DEFAULT_PAGE)])[0]
     if not (limit.isascii() and limit.isdigit() and len(limit) <= 4 and 1 <= int(limit) <= LARGEST_PAGE):
         raise BadRequest(f"`limit` must be a whole number from 1 to {LARGEST_PAGE}.")
-    after = found.get("after", [None])[0]
-    if after is not None and _SESSION.fullmatch(after) is None:
+    after = found.get("after")
+    if after is not None and _SESSION.fullmatch(after[0]) is None:
         raise BadRequest("`after` must be a session id.")
-    return (None if after is None else SessionId(after)), int(limit)
+    return (None if after is None else SessionId(after[0])), int(limit)
 
 
 def wants_events(request: ControlRequest) -> bool:
@@ -87,6 +94,13 @@ def wants_events(request: ControlRequest) -> bool:
                 if kind == b"text/event-stream" and not any(re.fullmatch(rb"q=0(\.0*)?", option) for option in options):
                     return True
     return False
+
+
+def _fields(query: bytes) -> dict[str, list[str]]:
+    try:
+        return parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        raise BadRequest("The query is not valid.")
 
 
 def _one(request: ControlRequest, name: bytes, refusal: type[BadRequest]) -> bytes | None:

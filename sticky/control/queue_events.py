@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
@@ -12,6 +11,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from sticky.control import bodies
+from sticky.control.events import INTERVAL, QUIET, event
 from sticky.errors import IllegalEvent, Refusal
 from sticky.isticky import Credentials, IEventStream, QueuePosition
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from sticky.control.cors import Fields
-
-INTERVAL: Final = 1.0  #: seconds between two looks at the queue, so that there is at most one event in each
-QUIET: Final = 15.0  #: seconds after which a comment shows proxies on the way that the answer still goes on
 
 
 class Phase(Enum):
@@ -102,7 +99,7 @@ class QueueEvents:
         return self._phase
 
     def _granted(self, given: Credentials) -> None:
-        self._decide(_event("started", bodies.credentials(given)))
+        self._decide(event("started", bodies.credentials(given)))
 
     def _refused(self, failure: Failure) -> None:
         if failure.check(CancelledError) is not None and self._phase is Phase.OVER:
@@ -111,7 +108,7 @@ class QueueEvents:
         if not isinstance(refusal, Refusal):
             self._log.failure("A start failed in a way that no client can be told.", failure)
             refusal = Refusal()
-        self._decide(_event("failed", bodies.failed(refusal)))
+        self._decide(event("failed", bodies.failed(refusal)))
 
     def _decide(self, last_event: bytes) -> None:
         self._last_event = last_event
@@ -132,7 +129,7 @@ class QueueEvents:
             self._first = (stands.position, now)
         if self._told is None or self._told[0] != stands.position:
             self._told = (stands.position, now)
-            self._write(_event("queued", bodies.queued(stands, self._estimate(stands.position, now))))
+            self._write(event("queued", bodies.queued(stands, self._estimate(stands.position, now))))
         elif now - self._told[1] >= QUIET:
             self._told = (stands.position, now)
             self._write(b": still queued\n\n")
@@ -142,11 +139,6 @@ class QueueEvents:
         assert self._first is not None
         passed, elapsed = self._first[0] - position, now - self._first[1]
         return position * elapsed / passed if passed > 0 else None
-
-
-def _event(name: str, data: Mapping[str, object]) -> bytes:
-    # JSON has no line breaks as json.dumps writes it, so it is one `data` line.
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode("ascii")
 
 
 def _nowhere(_: bytes) -> None:

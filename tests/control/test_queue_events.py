@@ -11,7 +11,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from sticky import errors
-from sticky.control.queue_events import INTERVAL, QUIET, TRANSITIONS, Phase, QueueEvents
+from sticky.control.events import INTERVAL, QUIET
+from sticky.control.queue_events import TRANSITIONS, Phase, QueueEvents
 from sticky.isticky import IEventStream, QueuePosition
 from tests.control.calls import Room, start
 from tests.fakes.sessions import credentials
@@ -26,7 +27,7 @@ def at(position: int) -> QueuePosition:
 class Client:
     """Reads what an event stream writes."""
 
-    def __init__(self, events: QueueEvents) -> None:
+    def __init__(self, events: IEventStream) -> None:
         self.written: list[bytes] = []
         self.finished = 0
         events.start(self.written.append, self._finish)

@@ -91,6 +91,22 @@ class IdleTests(DaemonCase):
         time.sleep(seconds)  # a request sooner would restart the idle clock
         return self.get(token)
 
+    def test_a_session_is_warned_before_it_is_reclaimed_and_may_be_extended(self) -> None:
+        self.serve(server("one", ECHO))
+        token = self.token(**{"x-modal-server-session-idle-timeout": "3"})
+        fields = {"Modal-Authorization": f"Bearer {token}"}
+        there = f"{self.url}/_modal/sessions"
+        wanted = {**fields, "Accept": "text/event-stream"}
+        with self.http.get(f"{there}/status?warning=2", headers=wanted, stream=True, timeout=30) as told:
+            self.assertEqual(told.headers["content-type"], "text/event-stream")
+            names = (line[7:] for line in told.iter_lines(chunk_size=1, decode_unicode=True) if line[:7] == "event: ")
+            self.assertEqual([next(names), next(names)], ["status", "warning"])
+            with requests.post(f"{there}/extend", headers=fields, timeout=30) as extended:
+                self.assertEqual((extended.status_code, extended.json()["idle_left"]), (200, 3))
+            # Nothing uses it any more: the open answer does not keep it alive.
+            self.assertEqual(list(names), ["warning", "ended"])
+        self.assertEqual(self.get(token).json()["error"], "idle_timeout")
+
     def test_an_ended_session_tells_browsers_by_close_code_and_others_by_status(self) -> None:
         self.serve(server("one", ECHO))
         token = self.token()

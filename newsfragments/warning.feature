@@ -1,0 +1,1 @@
+`GET /_modal/sessions/status` with `Accept: text/event-stream` goes on: a `warning` event comes before the session ends for want of use or for age (60 s before, or `?warning=SECONDS`), `ended` with the reason at its end. Listening does not keep the session alive; `extend` does.
