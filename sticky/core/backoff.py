@@ -24,7 +24,7 @@ class Backoff:
         self.next_attempt = now + delay * (0.5 + self._uniform())
 
     def succeeded(self) -> None:
-        """A container became ready: all is forgotten."""
+        """A container proved that it works: all is forgotten."""
         self.failures = 0
         self.next_attempt = 0.0
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from sticky.core.backoff import Backoff
-from sticky.core.container import KILL_AFTER, Container, ContainerInput, ContainerState
+from sticky.core.container import KILL_AFTER, PROVEN_AFTER, Container, ContainerInput, ContainerState
 from sticky.core.effects import Effect, KillContainer, SpawnContainer, TerminateContainer
 from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated, ContainerMoved, DeploymentMade, Record
@@ -79,11 +79,19 @@ class Capacity:
         self._move(container, ContainerInput.READY)
         if container.state is ContainerState.READY:
             container.stop_at = UNBOUNDED
+            container.proven_at = now + PROVEN_AFTER
             container.note_empty(now)
-            self._backoff.succeeded()
+
+    def prove(self, container: Container) -> None:
+        """Its start has succeeded: it lived, a session came to its own end on it, or it was asked to go."""
+        if container.proven_at != UNBOUNDED:
+            container.proven_at = UNBOUNDED
+            if container.deployment == self.deployment:
+                self._backoff.succeeded()
 
     def drain(self, now: float, container: Container, reason: EndReason) -> None:
         """It takes nothing new; what is in flight has `exit_grace_period`."""
+        self.prove(container)
         container.reason = reason
         self._move(container, ContainerInput.DRAIN)
         container.empty_since = UNBOUNDED
@@ -93,6 +101,7 @@ class Capacity:
         """Ask it to end; SIGKILL follows."""
         if container.state is ContainerState.STARTING and container.stop_at <= now:
             self._backoff.failed(now)
+        self.prove(container)
         self._move(container, ContainerInput.STOP)
         container.empty_since = UNBOUNDED
         container.stop_at = now + KILL_AFTER
@@ -103,8 +112,9 @@ class Capacity:
         container.stop_at = UNBOUNDED
         self._emit(KillContainer(container.id))
 
-    def lose(self, container: Container) -> None:
+    def lose(self, now: float, container: Container) -> None:
         """It does not answer any more: no use in asking it to end, nor in waiting for that."""
+        self._doubt(now, container)
         self._move(container, ContainerInput.STOP)
         container.empty_since = UNBOUNDED
         self.kill(container)
@@ -113,6 +123,7 @@ class Capacity:
         """Its process is gone."""
         if container.state is ContainerState.STARTING:
             self._backoff.failed(now)
+        self._doubt(now, container)
         self._move(container, ContainerInput.EXIT)
         del self.containers[container.id]
 
@@ -137,6 +148,8 @@ class Capacity:
                 ContainerState.DRAINING: self.policy.exit_grace_period,
                 ContainerState.STOPPING: KILL_AFTER,
             }.get(kept.state, UNBOUNDED)
+            if kept.state is ContainerState.READY:
+                container.proven_at = now + PROVEN_AFTER
             self.containers[identity] = container
             container.note_empty(now)
 
@@ -208,15 +221,15 @@ class Capacity:
             for container in self.containers.values()
             if container.stop_at <= now
             or container.state is ContainerState.DRAINING
-            or (container.state is ContainerState.READY and container.dies_at <= now)
+            or (container.state is ContainerState.READY and min(container.dies_at, container.proven_at) <= now)
         ]
 
     def life_deadline(self) -> float:
-        """When time alone moves some container on: start-up time-out, age, end of draining, SIGKILL."""
+        """When time alone moves some container on, or proves it: start-up time-out, age, end of draining, SIGKILL."""
         earliest = UNBOUNDED
         for container in self.containers.values():
             ready = container.state is ContainerState.READY
-            moment = container.born + container.max_age if ready else container.stop_at
+            moment = min(container.born + container.max_age, container.proven_at) if ready else container.stop_at
             if moment < earliest:
                 earliest = moment
         return earliest
@@ -275,6 +288,13 @@ class Capacity:
         self._emit(ContainerCreated(container.id, container.deployment, now, container.max_age))
         self._emit(SpawnContainer(container.id, container.deployment))
         return container
+
+    def _doubt(self, now: float, container: Container) -> None:
+        """It ends unasked. So soon after it was ready that is a start that failed: a program that dies at its first work."""
+        if container.proven_at != UNBOUNDED:
+            container.proven_at = UNBOUNDED
+            if container.deployment == self.deployment:
+                self._backoff.failed(now)
 
     def _move(self, container: Container, what: ContainerInput) -> None:
         before = container.state

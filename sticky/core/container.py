@@ -10,6 +10,7 @@ from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, 
 from sticky.errors import IllegalEvent
 
 KILL_AFTER = 30.0  #: seconds from SIGTERM to SIGKILL (semantics.md, Container)
+PROVEN_AFTER = 30.0  #: seconds that one must be READY before its end is no failed start any more
 
 
 class ContainerState(Enum):
@@ -51,6 +52,7 @@ class Container:
 
     `close_asked`: READY only, its ledger is asked to close: nothing is placed on it, and it counts as STOPPING.
     `stop_at`: when time alone moves it on: start-up time-out, end of draining, or SIGKILL.
+    `proven_at`: READY only, when time alone shows that its start has succeeded; UNBOUNDED once that is shown.
     """
 
     id: ContainerId
@@ -67,6 +69,7 @@ class Container:
     empty_since: float = UNBOUNDED
     close_asked: bool = False
     stop_at: float = UNBOUNDED
+    proven_at: float = UNBOUNDED
 
     def move(self, what: ContainerInput) -> None:
         """Take one row of the table. Raises `IllegalEvent`, having changed nothing, where there is none."""
@@ -89,14 +92,18 @@ class Container:
         """Up to when (exclusive) it can take a session of this idle timeout: the age limit must lie farther away."""
         return self.dies_at - idle_timeout
 
+    @property
+    def has_place(self) -> bool:
+        """Whether its ledger takes one more session."""
+        return self.load < self.limit
+
+    def serves(self, now: float, idle_timeout: float) -> bool:
+        """Whether it goes on, for such a session long enough. The newest deployment is the caller's to see to."""
+        return self.state is ContainerState.READY and not self.close_asked and now < self.fits_until(idle_timeout)
+
     def takes(self, now: float, idle_timeout: float) -> bool:
-        """Whether a start of this idle timeout could be placed here now. The newest deployment is the caller's to see to."""
-        return (
-            self.state is ContainerState.READY
-            and not self.close_asked
-            and self.load < self.limit
-            and now < self.fits_until(idle_timeout)
-        )
+        """Whether a start of this idle timeout could be placed here now."""
+        return self.serves(now, idle_timeout) and self.has_place
 
     def saw(self, now: float, version: int, sessions: int) -> None:
         """A snapshot of its ledger arrived; an older one than we have is ignored."""

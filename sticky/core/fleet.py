@@ -179,10 +179,14 @@ class Fleet:
     def settle(self, now: float) -> None:
         """Apply what is due and do what has become possible, until nothing more is."""
         while True:
-            while self._prompt and self.mail:
-                self._hand_over(now)
+            self._read_mail(now)
             self.ledgers.expire(now)
-            for container in self.capacity.due(now):
+            self._read_mail(now)
+            overdue = self.capacity.due(now)
+            for container in overdue:
+                if container.proven_at <= now:
+                    self.capacity.prove(container)
+            for container in overdue:
                 self._overdue(now, container)
             for start in self.starts.expire(now):
                 self._refuse(start, errors.QueueTimedOut(retry_after=1.0))
@@ -238,12 +242,15 @@ class Fleet:
             self.starts.add(now, event, idle_timeout, self.policy, holds)
 
     def _place(self, now: float) -> None:
-        for start in list(self.starts.waiting()):
+        waiting = list(self.starts.waiting())
+        queued = len(waiting)
+        for start in waiting:
             if not self.capacity.has_room(now):
                 return
-            container = choose(now, start.idle_timeout, self.capacity.newest(), self.policy)
+            container = choose(now, start.idle_timeout, self.capacity.newest(), self.policy, queued)
             if container is None:
                 continue  # no current container fits this one: it is passed over and blocks nobody
+            queued -= 1
             session = self._ids.session()
             self.starts.place(start, container.id, session)
             container.grants.add(session)
@@ -367,7 +374,7 @@ class Fleet:
             raise errors.IllegalEvent("a container that starts has start-up's own time limit")
         if container.state is ContainerState.READY:
             self.ledgers.cut(container.id, container.reason, event.detail)
-            self.capacity.lose(container)
+            self.capacity.lose(now, container)
             self._drop_grants(now, container)
 
     def _stop(self, now: float, reason: EndReason) -> None:
@@ -380,6 +387,10 @@ class Fleet:
             elif container.state is ContainerState.READY:
                 self._drain(now, container, reason)
         self._refuse_all(errors.ShuttingDown(retry_after=5.0))
+
+    def _read_mail(self, now: float) -> None:
+        while self._prompt and self.mail:
+            self._hand_over(now)
 
     def _hand_over(self, now: float, index: int = 0) -> None:
         closed = self.post.hand_over(now, index)

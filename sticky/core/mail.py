@@ -71,7 +71,9 @@ class Mail:
                 if container is not None:
                     container.close_asked = False
             case SessionLeft():
-                self._heard(now, letter)
+                container = self._heard(now, letter)
+                if container is not None:
+                    self._capacity.prove(container)  # what is lost with its container is never heard of here
                 self.count(letter.caller, -1)
                 self._starts.session_left(letter.session)
         return None

@@ -186,7 +186,7 @@ def _deadline(books: Books, fleet: Fleet, later: float) -> None:
             case ContainerState.STARTING:
                 due.append(box.since + box.startup_timeout)
             case ContainerState.READY:
-                due.append(box.born + box.max_age)
+                due.append(min(box.born + box.max_age, box.proves_at))
             case ContainerState.DRAINING:
                 due.append(box.drained_by)
             case ContainerState.STOPPING if not box.killed:

@@ -213,6 +213,10 @@ class Books:
     def enter(self, effects: list[Effect | Record], placed: dict[SessionId, int]) -> None:
         """Check and write down what one step has brought, all of it at `now`. `placed`: as it is after the step."""
         self.spawned, self.closed = [], []
+        for box in self.boxes.values():
+            if box.proves_at <= self.now:
+                self.prove(box)
+                self.seen["proved by living"] += 1
         for effect in effects:
             self.seen[type(effect).__name__] += 1
             if not isinstance(effect, GrantStart | RefuseStart | SpawnContainer | TerminateContainer | KillContainer):
@@ -322,12 +326,23 @@ class Books:
         self.stays[effect.session] = Stay(effect.container, effect.caller, effect.idle_timeout, self.now)
 
     def _best(self, idle_timeout: float) -> Box | None:
-        able = [
+        ready = [
             (box, self.load(box))
             for box in self.ours()
-            if box.state is ContainerState.READY and box.fits(self.now, idle_timeout) and self.load(box) < box.limit
+            if box.state is ContainerState.READY and box.fits(self.now, idle_timeout)
         ]
+        able = [(box, load) for box, load in ready if load < box.limit]
         target = self.policy.target_concurrency or self.policy.max_concurrency
+        if self.policy.placement is Placement.SPREAD:
+            # Those that were decided on in this step and are not granted yet have left the queue.
+            placed = len(set(self.stays) - self.granted)
+            demand = sum(load for _, load in ready) + len(self.waiting()) - placed
+            enough = max(ceil(demand / target), self.policy.min_containers)
+            fuller = {
+                box.id: sum((-load, box.order) > (-more, other.order) for other, more in ready) for box, load in ready
+            }
+            self.seen["SPREAD let one run empty"] += any(fuller[box.id] >= enough for box, _ in able)
+            able = [(box, load) for box, load in able if fuller[box.id] < enough]
         below = [(box, load) for box, load in able if load < target]
         chosen = below or able
         self.seen[f"{self.policy.placement.name} had a choice"] += len({load for _, load in chosen}) > 1
@@ -346,6 +361,8 @@ class Books:
         detail = "unhealthy" if lost and effect.reason is EndReason.CONTAINER_LOST else detail
         assert effect.detail == detail
         assert effect.forget_at == self.tokens_end[stay.container]
+        if self.prompt and not died:
+            self.prove(box)
         if stay.drains is not None:
             assert effect.reason is stay.drains, "a draining session changed its reason"
             cut = stay.cut_at <= self.now or box.state is ContainerState.STOPPING or died
@@ -383,7 +400,7 @@ class Books:
         live = [stay for stay in self.stays.values() if stay.container == box.id]
         match box.state, effect.state:
             case ContainerState.STARTING, ContainerState.READY:
-                self.failures, self.next_attempt, self.refused = 0, 0.0, False
+                self.refused = False
             case ContainerState.READY, ContainerState.DRAINING:
                 self._drained(box, effect, live)
             case ContainerState.STARTING, ContainerState.STOPPING:
@@ -394,10 +411,12 @@ class Books:
                     self._failed()
             case ContainerState.READY, ContainerState.STOPPING if self._causes(ContainerUnhealthy, box):
                 assert not live, "a session outlived its container's health"
+                self._doubt(box)
             case ContainerState.READY, ContainerState.STOPPING:
                 # Invariant 6: only scaling does this, and never to one that has a session.
                 assert not live, "scaling stopped a container with a session"
                 self.closed.append((box, box.empty_since))
+                self.prove(box)
             case ContainerState.DRAINING, ContainerState.STOPPING:
                 assert not live or box.drained_by <= self.now, "its time to drain was cut short"
             case before, ContainerState.GONE:
@@ -405,6 +424,8 @@ class Books:
                 assert not live, "a session outlived its container"
                 if before is ContainerState.STARTING:
                     self._failed()
+                if before is ContainerState.READY:
+                    self._doubt(box)
                 del self.boxes[box.id]
             case _:
                 raise AssertionError(f"{box.state} became {effect.state}")
@@ -420,6 +441,7 @@ class Books:
         assert effect.reason is (EndReason.CONTAINER_MAX_AGE if too_old else reasons[type(self.cause)])
         if isinstance(self.cause, Deployed) and not too_old:
             assert self.cause.recreate and box.deployment != self.newest
+        self.prove(box)
         box.drained_by = self.now + self.policy.exit_grace_period
         for stay in live:
             stay.drains = stay.drains or effect.reason
@@ -427,6 +449,19 @@ class Books:
     def _causes(self, kind: type[Any], box: Box) -> bool:
         """Whether this is what was told to the fleet, of this container."""
         return isinstance(self.cause, kind) and getattr(self.cause, "container", None) == box.id
+
+    def prove(self, box: Box) -> None:
+        """Its start has succeeded: back-off is over, if it was for the like of it."""
+        if not box.proven and box.deployment == self.newest:
+            self.seen["proved in the end"] += self.failures > 0
+            self.failures, self.next_attempt = 0, 0.0
+        box.proven = True
+
+    def _doubt(self, box: Box) -> None:
+        if not box.proven and box.deployment == self.newest:
+            self.seen["died young"] += 1
+            self._failed()
+        box.proven = True
 
     def _failed(self) -> None:
         self.failures += 1

@@ -151,6 +151,8 @@ class FleetDriver(RuleBasedStateMachine):
         letter = self.fleet.mail[index]
         refused = isinstance(letter, Closed) and letter.session is not None
         self.books.seen[f"{type(letter).__name__} delivered{' for a session' if refused else ''}"] += 1
+        if isinstance(letter, SessionLeft) and letter.container in self.books.boxes:
+            self.books.prove(self.books.boxes[letter.container])
         self._do(lambda: self.fleet.deliver(self.books.now, index))
 
     def _deliver_all(self) -> None:

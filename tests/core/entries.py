@@ -48,7 +48,13 @@ class Box:
     empty_since: float = FOREVER
     drained_by: float = FOREVER
     killed: bool = False
+    proven: bool = False  #: its start is known to have succeeded
     excess: int = 0  #: sessions that it has beyond its limit, since that was lowered
+
+    @property
+    def proves_at(self) -> float:
+        """When having lived shows that its start has succeeded."""
+        return FOREVER if self.proven or self.state is not ContainerState.READY else self.since + 30.0
 
     def fits(self, now: float, idle_timeout: float) -> bool:
         """Whether its age limit is farther away than this."""

@@ -213,13 +213,14 @@ class FleetMachine(FleetDriver):
     @rule(
         data=st.data(),
         detail=st.sampled_from(["exited", "killed"]),
-        which=st.sampled_from(["any", "dying", "starting"]),
+        which=st.sampled_from(["any", "dying", "starting", "ready"]),
     )
     def container_exits(self, data: st.DataObject, detail: str, which: str) -> None:
         some = {
             "any": [],
             "dying": self._in(ContainerState.STOPPING, ContainerState.DRAINING),
             "starting": self._in(ContainerState.STARTING),
+            "ready": self._in(ContainerState.READY),
         }[which]
         self._step(ContainerExited(data.draw(st.sampled_from(some or sorted(self.books.boxes))), detail))
 
@@ -392,6 +393,7 @@ class FleetMachine(FleetDriver):
         for box in books.boxes.values():
             box.since = books.now
             box.killed = False
+            box.proven = False
             box.limit = books.policy.max_concurrency
             box.excess = max(0, books.load(box) - box.limit)
             box.startup_timeout = books.policy.startup_timeout

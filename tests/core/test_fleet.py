@@ -320,6 +320,7 @@ class SlowMailTests(TestCase):
         self.stage.ready()
         second = self.stage.start()
         self.stage.exit("ct-1")
+        self.stage.wait(1.0)
         place = self.stage.fleet.position(first)
         assert place is not None
         self.assertEqual(place[0], 1)

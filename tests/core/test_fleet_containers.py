@@ -7,9 +7,10 @@ from typing import Any
 from twisted.trial.unittest import TestCase
 
 from sticky import errors
-from sticky.core.container import ContainerState
+from sticky.core.container import PROVEN_AFTER, ContainerState
 from sticky.core.effects import KillContainer, TerminateContainer
-from sticky.core.values import Placement
+from sticky.core.events import ContainerStopRequested, ContainerUnhealthy, Deployed
+from sticky.core.values import ContainerId, DeploymentId, EndReason, Placement, Policy
 from tests.core.stage import Stage
 
 STARTING, READY = ContainerState.STARTING, ContainerState.READY
@@ -27,6 +28,7 @@ class ScaleUpTests(TestCase):
         stage = Stage(min_containers=2)
         self.assertEqual(stage.in_state(STARTING), ["ct-1", "ct-2"])
         stage.ready()
+        stage.wait(PROVEN_AFTER)
         stage.exit("ct-1")
         self.assertEqual(stage.in_state(STARTING), ["ct-3"])
 
@@ -191,6 +193,7 @@ class FailureTests(TestCase):
         self.assertEqual(stage.spawned(), 4)
         stage.ready()
         self.assertIsNotNone(stage.session_of(stage.start()))
+        stage.wait(PROVEN_AFTER)
         self.assertEqual(stage.fleet.backoff.failures, 0)
 
     def test_an_attempt_that_nobody_asked_for_again_is_not_repeated(self) -> None:
@@ -258,6 +261,94 @@ class FailureTests(TestCase):
         self.assertEqual(stage.spawned(), 4)
 
 
+class CrashLoopTests(TestCase):
+    """Containers that become ready and die soon after."""
+
+    def crash(self, stage: Stage, after: float = 1.0) -> None:
+        stage.ready()
+        stage.wait(after)
+        stage.exit(stage.in_state(READY)[0])
+
+    def test_attempts_back_off_and_who_waits_is_refused_after_three(self) -> None:
+        stage = Stage(min_containers=1)
+        spawned = []
+        for pause in (1.0, 2.0, 4.0, 8.0):
+            self.crash(stage)
+            stage.wait(pause - 0.1)
+            spawned.append(stage.spawned())
+            stage.wait(0.1)
+        self.assertEqual(spawned, [1, 2, 3, 4])
+        self.crash(stage)
+        refusal = stage.refusal_of(stage.start())
+        assert refusal is not None
+        self.assertEqual((refusal.code, refusal.retry_after), ("containers_failing", 16.0))
+
+    def test_sessions_that_are_lost_with_it_prove_nothing(self) -> None:
+        stage = Stage()
+        stage.start()
+        self.crash(stage)
+        self.assertEqual(stage.end_of("sd-1"), (EndReason.CONTAINER_LOST, "exited"))
+        self.assertEqual(stage.fleet.backoff.failures, 1)
+
+    def test_one_that_stops_answering_soon_after_is_a_failure_too(self) -> None:
+        stage = Stage(min_containers=1)
+        stage.ready()
+        stage.step(ContainerUnhealthy(ContainerId("ct-1")))
+        self.assertEqual(stage.fleet.backoff.failures, 1)
+        stage.exit("ct-1")
+        self.assertEqual(stage.fleet.backoff.failures, 1)
+
+    def test_one_that_lived_long_enough_is_replaced_at_once(self) -> None:
+        stage = Stage(min_containers=1)
+        self.crash(stage)
+        stage.wait(1.0)
+        self.crash(stage, PROVEN_AFTER)
+        self.assertEqual((stage.fleet.backoff.failures, stage.in_state(STARTING)), (0, ["ct-3"]))
+
+    def test_a_session_that_came_to_its_own_end_proves_it_as_well(self) -> None:
+        stage = Stage(min_containers=1)
+        self.crash(stage)
+        stage.wait(1.0)
+        stage.ready()
+        stage.start()
+        self.assertEqual(stage.fleet.backoff.failures, 1)
+        stage.terminate("sd-1")
+        self.assertEqual(stage.fleet.backoff.failures, 0)
+        self.crash(stage, 0.0)
+        self.assertEqual(stage.in_state(STARTING), ["ct-3"])
+
+    def test_one_that_was_asked_to_go_has_not_failed(self) -> None:
+        stage = Stage(min_containers=1)
+        self.crash(stage)
+        stage.wait(1.0)
+        stage.ready()
+        stage.step(ContainerStopRequested(ContainerId("ct-2")))
+        self.assertEqual((stage.fleet.backoff.failures, stage.in_state(STARTING)), (0, ["ct-3"]))
+
+    def test_those_of_an_older_deployment_say_nothing_of_the_newest(self) -> None:
+        stage = Stage(min_containers=1)
+        stage.ready()
+        stage.start()
+        stage.step(Deployed(DeploymentId("dp-2"), Policy(min_containers=1)))
+        stage.exit("ct-1")
+        self.assertEqual(stage.fleet.backoff.failures, 0)
+        stage.exit("ct-2")
+        self.assertEqual(stage.fleet.backoff.failures, 1)
+
+    def test_a_herd_meets_one_attempt_at_a_time_until_one_has_lived(self) -> None:
+        stage = Stage(max_concurrency=1, startup_timeout=100.0, queue_timeout=300.0)
+        stage.start()
+        self.crash(stage)
+        stage.wait(1.0)
+        for _ in range(4):
+            stage.start()
+        self.assertEqual(len(stage.in_state(STARTING)), 1)
+        stage.ready()
+        self.assertEqual(len(stage.in_state(STARTING)), 1)
+        stage.wait(PROVEN_AFTER)
+        self.assertEqual(len(stage.in_state(STARTING, READY)), 4)
+
+
 class PlacementTests(TestCase):
     def loads_after(self, placement: Placement, starts: int) -> dict[str, int]:
         stage = Stage(min_containers=3, max_concurrency=4, target_concurrency=2, placement=placement)
@@ -268,6 +359,19 @@ class PlacementTests(TestCase):
 
     def test_spread_fills_evenly(self) -> None:
         self.assertEqual(self.loads_after(Placement.SPREAD, 4), {"ct-1": 2, "ct-2": 1, "ct-3": 1})
+
+    def test_spread_lets_the_emptier_ones_run_empty_while_load_falls(self) -> None:
+        stage = Stage(max_concurrency=2, scaledown_window=60.0)
+        for _ in range(6):
+            stage.start()
+        stage.ready()
+        for session in ("sd-1", "sd-2", "sd-3"):
+            stage.terminate(session)
+        self.assertEqual(stage.loads(), {"ct-1": 0, "ct-2": 1, "ct-3": 2})
+        stage.start()
+        self.assertEqual(stage.loads(), {"ct-1": 0, "ct-2": 2, "ct-3": 2})
+        stage.wait(60.0)
+        self.assertEqual(stage.in_state(STOPPING), ["ct-1"])
 
     def test_pack_fills_one_to_its_target_before_the_next(self) -> None:
         self.assertEqual(self.loads_after(Placement.PACK, 3), {"ct-1": 2, "ct-2": 1, "ct-3": 0})

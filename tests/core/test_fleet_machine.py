@@ -37,6 +37,9 @@ SITUATIONS = {
     "a late timer had something to do",
     "kept sessions beyond a lowered limit",
     "was unhealthy",
+    "died young",
+    "proved by living",
+    "proved in the end",
 }
 REFUSALS = {
     "BadIdleTimeout",
@@ -51,6 +54,7 @@ REFUSALS = {
 EXACT = {
     "SPREAD had a choice",
     "PACK had a choice",
+    "SPREAD let one run empty",
     "passed over",
     "scaled down",
     "waited for the scale-up window",

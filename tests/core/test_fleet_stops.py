@@ -7,7 +7,7 @@ from typing import Any
 from twisted.trial.unittest import TestCase
 
 from sticky import errors
-from sticky.core.container import ContainerState
+from sticky.core.container import PROVEN_AFTER, ContainerState
 from sticky.core.effects import KillContainer, TerminateContainer
 from sticky.core.events import ContainerStopRequested, ContainerUnhealthy, Deployed, PolicyChanged
 from sticky.core.memory import Memory
@@ -54,6 +54,7 @@ class UnhealthyTests(TestCase):
         stage.start()
         stage.ready()
         stage.begin("sd-1")
+        stage.wait(PROVEN_AFTER)
         stage.step(ContainerUnhealthy(BOX))
         self.assertEqual(stage.end_of("sd-1"), (EndReason.CONTAINER_LOST, "unhealthy"))
         self.assertEqual((stage.of(KillContainer), stage.of(TerminateContainer)), ([KillContainer(BOX)], []))
