@@ -281,8 +281,15 @@ class Unavailable(Refusal):
 
 
 class QueueTimedOut(Unavailable):
+    """`cause`: how the last container failed to start, where none is ready; in one word of semantics.md."""
+
     code = "queue_timeout"
     text = "No container had room for the session in time."
+
+    def __init__(self, cause: str = "", *, retry_after: float | None = None) -> None:
+        self.cause = cause
+        why = f"{self.text[:-1]} (containers fail to start: {cause})." if cause else None
+        super().__init__(why, retry_after=retry_after)
 
 
 class QueueFull(Unavailable):
@@ -296,8 +303,14 @@ class TooManySessions(Unavailable):
 
 
 class ContainersFailing(Unavailable):
+    """`cause`: how the last one failed, in one word of semantics.md (`startup_timeout`, `exited`, ...)."""
+
     code = "containers_failing"
     text = "Containers of this Server fail to start."
+
+    def __init__(self, cause: str = "", *, retry_after: float | None = None) -> None:
+        self.cause = cause
+        super().__init__(f"{self.text[:-1]} ({cause})." if cause else None, retry_after=retry_after)
 
 
 class StorageFailed(Unavailable):

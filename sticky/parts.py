@@ -136,7 +136,11 @@ def definition(
 
 
 def service(
-    deployments: Deployments, key: SigningKey, reactor: Any, journal: JournalService | NoJournalService
+    deployments: Deployments,
+    key: SigningKey,
+    reactor: Any,
+    journal: JournalService | NoJournalService,
+    endings: Endings,
 ) -> ServerService:
     """One Server, with nothing running."""
     newest = deployments.newest
@@ -147,7 +151,14 @@ def service(
     )
     fleet = Fleet(newest.settings.policy, newest.deployment, ids)
     return ServerService(
-        newest.settings.name, fleet, deployments, deployments.spec, Minting(key.sign, time.time), reactor, journal
+        newest.settings.name,
+        fleet,
+        deployments,
+        deployments.spec,
+        Minting(key.sign, time.time),
+        reactor,
+        journal,
+        endings.call,
     )
 
 

@@ -21,6 +21,7 @@ from sticky.isticky import Address, ContainerSpec, Exit, IContainer, IContainerB
 from sticky.journal.places import address_in, found_by, place_of
 from sticky.journal.store import Placed, Unplaced
 from sticky.journal.writer import Journal
+from sticky.witness import failed
 
 
 @implementer(IContainerListener)
@@ -111,7 +112,7 @@ class Running:
         """See `IContainerListener`."""
         self._running.pop(container, None)
         self._journal.write((self._server, Unplaced(container)))
-        if exit.detail == "failed" or (exit.status, exit.signal) not in ((0, None), (None, 15), (None, None)):
+        if failed(exit):
             self.log.warn(
                 "container {container} of {server} ended: {message}{lines}",
                 container=container,

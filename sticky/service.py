@@ -77,7 +77,8 @@ from sticky.waiting import Waiting
 class ServerService(Service):
     """Runs one Server's fleet.
 
-    `spec` says what to run for a container of a deployment. `clock` must be monotonic: deadlines hang on it.
+    `spec` says what to run for a container of a deployment. `clock` must be monotonic: deadlines hang on it. `call_end` is
+    told what the end of a container is to be called that has to go for what it did not do.
     """
 
     log = Logger()
@@ -91,8 +92,10 @@ class ServerService(Service):
         minting: Minting,
         clock: IReactorTime,
         journal: Journal | None = None,
+        call_end: Callable[[ContainerId, str], None] = lambda container, detail: None,
     ) -> None:
         self.server = server
+        self._call_end = call_end
         self.fleet = fleet
         self._minting = minting
         self._clock = clock
@@ -297,6 +300,7 @@ class ServerService(Service):
         """It does not answer any more: its sessions end, it is killed. A no-op for one that is not ready."""
         if container in self.fleet.capacity.containers:
             self.log.warn("container {container} of {server} is unhealthy", container=container, server=self.server)
+            self._call_end(container, "unhealthy")
             self._step(ContainerUnhealthy(container))
 
     def _happened(self, event: ContainerReady | ContainerExited) -> None:
@@ -353,6 +357,8 @@ class ServerService(Service):
             case SpawnContainer():
                 self.containers.spawn(effect)
             case TerminateContainer():
+                if effect.detail is not None:
+                    self._call_end(effect.container, effect.detail)
                 self.containers.terminate(effect.container)
             case KillContainer():
                 self.containers.kill(effect.container)

@@ -26,7 +26,7 @@ from sticky.control.calls import ControlCalls
 from sticky.core.container import ContainerState
 from sticky.core.proxy_tokens import FailureLimit
 from sticky.core.tokens import Verifier
-from sticky.core.values import ContainerId, ServerName
+from sticky.core.values import ServerName
 from sticky.daemon import Daemon, Servers
 from sticky.deploying import Applied, Deployer, Making
 from sticky.deployments import Definition, Deployments
@@ -86,13 +86,11 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
         }
 
     def service(deployments: Deployments) -> ServerService:
-        return parts.service(deployments, key, reactor, journal)
+        return parts.service(deployments, key, reactor, journal, endings)
 
     deployments = {name: Deployments(one) for name, one in definitions(settings, 0, late=False).items()}
     servers = Servers([service(one) for one in deployments.values()])
-    health = Health(
-        reactor, lambda: _patients(servers, deployments, endings), Knocker().knock, partial(http_status, reactor)
-    )
+    health = Health(reactor, lambda: _patients(servers, deployments), Knocker().knock, partial(http_status, reactor))
     failures = FailureLimit()
     control = ControlCalls(
         sessions=servers,
@@ -171,19 +169,14 @@ def _public_urls(settings: Settings) -> Mapping[str, str | None]:
     return {server.name: server.url for server in settings.servers}
 
 
-def _patients(servers: Servers, deployments: Mapping[ServerName, Deployments], endings: Endings) -> Iterator[Patient]:
+def _patients(servers: Servers, deployments: Mapping[ServerName, Deployments]) -> Iterator[Patient]:
     """Every container that takes sessions."""
-
-    def unhealthy(server: ServerService, container: ContainerId) -> None:
-        endings.unhealthy(container)
-        server.unhealthy(container)
-
     for name, server in servers.by_name.items():
         for box in server.fleet.capacity.containers.values():
             address = server.containers.addresses.get(box.id)
             if box.state is ContainerState.READY and address is not None:
                 path = deployments[name].of(box.deployment).settings.ready_path
-                yield Patient(box.id, address, path, partial(unhealthy, server, box.id))
+                yield Patient(box.id, address, path, partial(server.unhealthy, box.id))
 
 
 def impatient(daemon: Daemon, reactor: Any) -> None:

@@ -22,6 +22,12 @@ KEPT = 20  #: ended containers that are remembered for each Server
 #: (status, signal) of an end that nobody needs to look at: done, asked by us, or a stranger's that an earlier daemon left.
 _QUIET = ((0, None), (None, 15), (None, None))
 
+#: What the end of a container is called that had to go for what it did not do, and how that is said.
+CALLED = {
+    "startup_timeout": "was not ready within startup_timeout",
+    "unhealthy": "did not answer any more",
+}
+
 
 class Endings:
     """The latest ends of containers, by Server."""
@@ -30,19 +36,20 @@ class Endings:
         self._clock = clock
         self._kept = kept
         self._ended: dict[ServerName, deque[tuple[float, ContainerId, Exit]]] = {}
-        self._unhealthy: set[ContainerId] = set()
+        self._called: dict[ContainerId, str] = {}
 
-    def unhealthy(self, container: ContainerId) -> None:
-        """It does not answer any more and is about to be killed: that is what its end will be called."""
-        self._unhealthy.add(container)
+    def call(self, container: ContainerId, detail: str) -> None:
+        """It is about to be made to end: that is what its end will be called. `detail`: one of `CALLED`."""
+        self._called[container] = detail
 
-    def note(self, server: ServerName, container: ContainerId, exit: Exit) -> None:
-        """One more has ended."""
-        if container in self._unhealthy:
-            self._unhealthy.discard(container)
-            exit = attrs.evolve(exit, detail="unhealthy", message=f"did not answer any more; {exit.message}")
+    def note(self, server: ServerName, container: ContainerId, exit: Exit) -> Exit:
+        """One more has ended. Returns its end as it is to be called."""
+        detail = self._called.pop(container, None)
+        if detail is not None and exit.detail in ("exited", "killed"):  # else its backend knows better why
+            exit = attrs.evolve(exit, detail=detail, message=f"{CALLED[detail]}; {exit.message}")
         ended = self._ended.setdefault(server, deque(maxlen=self._kept))
         ended.appendleft((self._clock.seconds(), container, exit))
+        return exit
 
     def of(self, server: ServerName) -> tuple[EndedContainer, ...]:
         """Those of a Server, newest first."""
@@ -101,5 +108,4 @@ class _Listener:
 
     def exited(self, container: ContainerId, exit: Exit) -> None:
         """See `IContainerListener`."""
-        self.endings.note(self.server, container, exit)
-        self.listener.exited(container, exit)
+        self.listener.exited(container, self.endings.note(self.server, container, exit))

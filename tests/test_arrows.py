@@ -48,7 +48,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "config": ("config", "core.values", "core.proxy_tokens", "errors"),
     # The service owns the fleet and feeds it; a lease is the service's side of one request.
     "service": ("core", "errors", "isticky", "lease", "journal", "running", "waiting", "minting", "observe.safely"),
-    "running": ("core", "isticky", "journal"),
+    "running": ("core", "isticky", "journal", "witness"),
     "waiting": ("core.values", "isticky"),
     "minting": ("core.container", "core.tokens", "core.values"),
     "journal": ("journal", "core", "errors", "isticky", "startup"),

@@ -80,6 +80,7 @@ class ServiceCase(SynchronousTestCase):
         self.verifier = Verifier({key.key_id: key.public})
         fleet = Fleet(Policy(**policy), DeploymentId("dp-1"), ids)  # type: ignore[arg-type]
         self.journal = SlowJournal()
+        self.called: list[tuple[ContainerId, str]] = []
         self.service = ServerService(
             NAME,
             fleet,
@@ -88,6 +89,7 @@ class ServiceCase(SynchronousTestCase):
             Minting(key.sign, lambda: WALL + self.clock.seconds()),
             self.clock,
             self.journal,
+            lambda container, detail: self.called.append((container, detail)),
         )
         self.service.startService()
         self.addCleanup(self.service.stopService)
@@ -349,10 +351,18 @@ class ScaleTests(ServiceCase):
         answer = self.start()
         self.clock.advance(30)
         self.assertEqual(self.backend.spawned[0].signals, ["TERM"])
+        self.assertEqual(self.called, [(self.backend.spawned[0].id, "startup_timeout")])
         self.clock.advance(1)
         self.assertEqual(len(self.backend.spawned), 2)
         self.ready()
         self.successResultOf(answer)
+        self.assertEqual(len(self.called), 1)
+
+    def test_whoever_waits_meanwhile_is_told_why_nothing_starts(self) -> None:
+        self.build(startup_timeout=30.0, queue_timeout=40.0)
+        answer = self.start()
+        self.clock.pump([30, 1, 9])
+        self.assertIn("startup_timeout", self.failureResultOf(answer, errors.QueueTimedOut).value.message)
 
 
 class StopTests(ServiceCase):
@@ -524,8 +534,10 @@ class OneContainerTests(ServiceCase):
         self.build(min_containers=1)
         claims, holder = self.session(), Holder()
         self.service.begin(claims, holder)
+        self.clock.advance(PROVEN_AFTER)
         self.service.unhealthy(claims.container)
         self.assertEqual(holder.told, [(EndReason.CONTAINER_LOST, "unhealthy")])
+        self.assertEqual(self.called, [(claims.container, "unhealthy")])
         self.assertEqual(self.backend.spawned[0].signals, ["KILL"])
         self.assertEqual(len(self.backend.spawned), 2)
         self.clock.advance(1)

@@ -26,12 +26,14 @@ class Heard:
     endings: Endings
     ready_ones: list[ContainerId] = attrs.field(factory=list)
     ends: list[tuple[ContainerId, int]] = attrs.field(factory=list)
+    told: list[Exit] = attrs.field(factory=list)
 
     def ready(self, container: ContainerId, address: Address) -> None:
         self.ready_ones.append(container)
 
     def exited(self, container: ContainerId, exit: Exit) -> None:
         self.ends.append((container, len(self.endings.of(NAME))))
+        self.told.append(exit)
 
 
 class WitnessTests(SynchronousTestCase):
@@ -79,12 +81,29 @@ class WitnessTests(SynchronousTestCase):
 
     def test_the_end_of_an_unhealthy_one_is_called_so(self) -> None:
         container = self.spawn("ct-1")
-        self.endings.unhealthy(container.id)
+        self.endings.call(container.id, "unhealthy")
         container.kill()
         self.clock.advance(1)
         (ended,) = self.endings.of(NAME)
         self.assertEqual((ended.exit.detail, ended.failed), ("unhealthy", True))
         self.assertIn("did not answer any more; ", ended.exit.message)
+
+    def test_one_that_was_not_ready_in_time_is_called_so_for_whoever_listens_too(self) -> None:
+        container = self.spawn("ct-1")
+        self.endings.call(container.id, "startup_timeout")
+        container.terminate()
+        self.clock.advance(1)
+        (ended,) = self.endings.of(NAME)
+        self.assertEqual((ended.exit.detail, ended.failed), ("startup_timeout", True))
+        self.assertIn("was not ready within startup_timeout; ", ended.exit.message)
+        self.assertEqual(self.heard.told, [ended.exit])
+
+    def test_a_cause_that_the_backend_knows_is_kept(self) -> None:
+        container = self.spawn("ct-1")
+        self.endings.call(container.id, "startup_timeout")
+        container.make_exit("out_of_memory", None, 9, "out of memory")
+        (ended,) = self.endings.of(NAME)
+        self.assertEqual((ended.exit.detail, ended.exit.message), ("out_of_memory", "out of memory"))
 
 
 class FailedTests(SynchronousTestCase):

@@ -16,9 +16,11 @@ class Backoff:
         self._uniform = uniform
         self.failures = 0
         self.next_attempt = 0.0
+        self.cause = ""  #: the last failure in one word
 
-    def failed(self, now: float) -> None:
+    def failed(self, now: float, cause: str) -> None:
         """One more start failed."""
+        self.cause = cause
         self.failures += 1
         delay = min(FIRST * 2.0 ** min(self.failures - 1, 16), LONGEST)
         self.next_attempt = now + delay * (0.5 + self._uniform())

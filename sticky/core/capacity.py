@@ -15,6 +15,8 @@ from sticky.core.scaling import wanted_open
 from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, Policy
 from sticky.errors import IllegalEvent
 
+STARTUP_TIMEOUT = "startup_timeout"  #: the end of one that was not ready in time
+
 
 @attrs.frozen
 class Demand:
@@ -99,31 +101,32 @@ class Capacity:
 
     def stop(self, now: float, container: Container) -> None:
         """Ask it to end; SIGKILL follows."""
-        if container.state is ContainerState.STARTING and container.stop_at <= now:
-            self._backoff.failed(now)
+        late = container.state is ContainerState.STARTING and container.stop_at <= now
+        if late:
+            self._backoff.failed(now, STARTUP_TIMEOUT)
         self.prove(container)
         self._move(container, ContainerInput.STOP)
         container.empty_since = UNBOUNDED
         container.stop_at = now + KILL_AFTER
-        self._emit(TerminateContainer(container.id))
+        self._emit(TerminateContainer(container.id, STARTUP_TIMEOUT if late else None))
 
     def kill(self, container: Container) -> None:
         """It was asked and did not end. Nothing more can be done than this, so no time is set."""
         container.stop_at = UNBOUNDED
         self._emit(KillContainer(container.id))
 
-    def lose(self, now: float, container: Container) -> None:
+    def lose(self, now: float, container: Container, detail: str) -> None:
         """It does not answer any more: no use in asking it to end, nor in waiting for that."""
-        self._doubt(now, container)
+        self._doubt(now, container, detail)
         self._move(container, ContainerInput.STOP)
         container.empty_since = UNBOUNDED
         self.kill(container)
 
-    def exited(self, now: float, container: Container) -> None:
+    def exited(self, now: float, container: Container, detail: str) -> None:
         """Its process is gone."""
         if container.state is ContainerState.STARTING:
-            self._backoff.failed(now)
-        self._doubt(now, container)
+            self._backoff.failed(now, detail)
+        self._doubt(now, container, detail)
         self._move(container, ContainerInput.EXIT)
         del self.containers[container.id]
 
@@ -289,12 +292,12 @@ class Capacity:
         self._emit(SpawnContainer(container.id, container.deployment))
         return container
 
-    def _doubt(self, now: float, container: Container) -> None:
+    def _doubt(self, now: float, container: Container, detail: str) -> None:
         """It ends unasked. So soon after it was ready that is a start that failed: a program that dies at its first work."""
         if container.proven_at != UNBOUNDED:
             container.proven_at = UNBOUNDED
             if container.deployment == self.deployment:
-                self._backoff.failed(now)
+                self._backoff.failed(now, detail)
 
     def _move(self, container: Container, what: ContainerInput) -> None:
         before = container.state

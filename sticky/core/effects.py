@@ -40,6 +40,7 @@ class TerminateContainer:
     """Ask the container to end (SIGTERM)."""
 
     container: ContainerId
+    detail: str | None = None  #: what its end is to be called where that was not its own doing: "startup_timeout"
 
 
 @attrs.frozen

@@ -189,7 +189,7 @@ class Fleet:
             for container in overdue:
                 self._overdue(now, container)
             for start in self.starts.expire(now):
-                self._refuse(start, errors.QueueTimedOut(retry_after=1.0))
+                self._refuse(start, self._timed_out())
             if self._prompt and self.mail:
                 continue  # what has just ended frees places: admission must know before it decides
             self._give_up(now)
@@ -272,8 +272,12 @@ class Fleet:
     def _hopeless(self) -> bool:
         return self.backoff.hopeless and not self.capacity.any_ready()
 
+    def _timed_out(self) -> errors.QueueTimedOut:
+        failing = self.backoff.failures and not self.capacity.any_ready()
+        return errors.QueueTimedOut(self.backoff.cause if failing else "", retry_after=1.0)
+
     def _failing(self, now: float) -> errors.ContainersFailing:
-        return errors.ContainersFailing(retry_after=max(1.0, self.backoff.next_attempt - now))
+        return errors.ContainersFailing(self.backoff.cause, retry_after=max(1.0, self.backoff.next_attempt - now))
 
     def _give_up(self, now: float) -> None:
         """Refuse queued starts that waiting cannot help."""
@@ -323,7 +327,7 @@ class Fleet:
         detail = event.detail if container.reason is EndReason.CONTAINER_LOST else None
         self.ledgers.cut(container.id, container.reason, detail)
         self.ledgers.drop(container.id)
-        self.capacity.exited(now, container)
+        self.capacity.exited(now, container, event.detail)
         self._drop_grants(now, container)
 
     def _stop_container(self, now: float, container: Container) -> None:
@@ -374,7 +378,7 @@ class Fleet:
             raise errors.IllegalEvent("a container that starts has start-up's own time limit")
         if container.state is ContainerState.READY:
             self.ledgers.cut(container.id, container.reason, event.detail)
-            self.capacity.lose(now, container)
+            self.capacity.lose(now, container, event.detail)
             self._drop_grants(now, container)
 
     def _stop(self, now: float, reason: EndReason) -> None:

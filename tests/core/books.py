@@ -64,6 +64,7 @@ class Books:
         self.expected: dict[WaiterId, type[errors.Refusal] | Bound] = {}
         self.answered: set[WaiterId] = set()
         self.failures = 0
+        self.failed_by = ""
         self.next_attempt = 0.0
         self.refused = False
         self.short_since = FOREVER
@@ -229,7 +230,9 @@ class Books:
                 case SpawnContainer():
                     assert self.boxes[effect.container].state is ContainerState.STARTING and not self.stopping
                 case TerminateContainer():
-                    assert self.boxes[effect.container].state is ContainerState.STOPPING
+                    box = self.boxes[effect.container]
+                    assert box.state is ContainerState.STOPPING
+                    assert effect.detail == ("startup_timeout" if box.was_late else None)
                 case KillContainer():
                     box = self.boxes[effect.container]
                     assert box.state is ContainerState.STOPPING and not box.killed
@@ -288,6 +291,7 @@ class Books:
         self.seen[kind.__name__] += 1
         if kind is errors.ContainersFailing:
             assert self.hopeless()
+            assert isinstance(effect.error, errors.ContainersFailing) and effect.error.cause == self.failed_by
             assert effect.error.retry_after == max(1.0, self.next_attempt - self.now)
             self.refused = True
         if effect.waiters[0] in self.expected:
@@ -299,6 +303,9 @@ class Books:
         assert set(effect.waiters) == ask.waiters
         if kind is errors.QueueTimedOut:
             assert ask.deadline <= self.now, "timed out early"
+            nothing = self.failures and not any(box.state is ContainerState.READY for box in self.ours())
+            assert isinstance(effect.error, errors.QueueTimedOut)
+            assert effect.error.cause == (self.failed_by if nothing else "")
         elif kind is errors.BadIdleTimeout:
             assert ask.idle_timeout >= self.policy.container_max_age
         elif kind is errors.ShuttingDown:
@@ -407,11 +414,12 @@ class Books:
                 late = box.since + box.startup_timeout <= self.now
                 asked = isinstance(self.cause, StopRequested) or self._causes(ContainerStopRequested, box)
                 assert late or asked or box.deployment != self.newest
+                box.was_late = late
                 if late:
-                    self._failed()
+                    self._failed("startup_timeout")
             case ContainerState.READY, ContainerState.STOPPING if self._causes(ContainerUnhealthy, box):
                 assert not live, "a session outlived its container's health"
-                self._doubt(box)
+                self._doubt(box, "unhealthy")
             case ContainerState.READY, ContainerState.STOPPING:
                 # Invariant 6: only scaling does this, and never to one that has a session.
                 assert not live, "scaling stopped a container with a session"
@@ -423,9 +431,9 @@ class Books:
                 assert isinstance(self.cause, ContainerExited) and self.cause.container == box.id
                 assert not live, "a session outlived its container"
                 if before is ContainerState.STARTING:
-                    self._failed()
+                    self._failed(self.cause.detail)
                 if before is ContainerState.READY:
-                    self._doubt(box)
+                    self._doubt(box, self.cause.detail)
                 del self.boxes[box.id]
             case _:
                 raise AssertionError(f"{box.state} became {effect.state}")
@@ -457,12 +465,13 @@ class Books:
             self.failures, self.next_attempt = 0, 0.0
         box.proven = True
 
-    def _doubt(self, box: Box) -> None:
+    def _doubt(self, box: Box, cause: str) -> None:
         if not box.proven and box.deployment == self.newest:
             self.seen["died young"] += 1
-            self._failed()
+            self._failed(cause)
         box.proven = True
 
-    def _failed(self) -> None:
+    def _failed(self, cause: str) -> None:
         self.failures += 1
+        self.failed_by = cause
         self.next_attempt = self.now + min(2.0 ** (self.failures - 1), 60.0) * (0.5 + self.jitter)

@@ -166,5 +166,5 @@ class FleetDriver(RuleBasedStateMachine):
 def plain(effect: Any) -> Any:
     """An effect that can be compared: errors are equal only to themselves."""
     if isinstance(effect, RefuseStart):
-        return (effect.waiters, type(effect.error), effect.error.retry_after)
+        return (effect.waiters, type(effect.error), effect.error.retry_after, effect.error.message)
     return effect

@@ -14,7 +14,7 @@ class BackoffTests(TestCase):
         backoff = Backoff(lambda: 0.5)
         delays = []
         for _ in range(9):
-            backoff.failed(0.0)
+            backoff.failed(0.0, "exited")
             delays.append(backoff.next_attempt)
         self.assertEqual(delays, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0])
 
@@ -22,14 +22,14 @@ class BackoffTests(TestCase):
         backoff = Backoff(lambda: 0.0)
         seen = []
         for _ in range(3):
-            backoff.failed(0.0)
+            backoff.failed(0.0, "exited")
             seen.append(backoff.hopeless)
         self.assertEqual(seen, [False, False, True])
 
     def test_one_success_forgets_everything(self) -> None:
         backoff = Backoff(lambda: 0.0)
         for _ in range(5):
-            backoff.failed(0.0)
+            backoff.failed(0.0, "exited")
         backoff.succeeded()
         self.assertEqual((backoff.failures, backoff.hopeless, backoff.next_attempt), (0, False, 0.0))
 
@@ -39,7 +39,7 @@ class BackoffTests(TestCase):
     ) -> None:
         backoff = Backoff(lambda: jitter)
         backoff.failures = failures - 1
-        backoff.failed(now)
+        backoff.failed(now, "exited")
         delay = min(2.0 ** min(failures - 1, 100), LONGEST)
         self.assertGreater(backoff.next_attempt, now)
         self.assertTrue(0.5 * delay - 1e-6 <= backoff.next_attempt - now <= 1.5 * delay + 1e-6)

@@ -12,7 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.integration.daemon_case import COOKIE, ECHO, DaemonCase, server
+from sticky.cli.client import Admin
+from tests.integration.daemon_case import COOKIE, ECHO, PYTHON, DaemonCase, server
 from tests.integration.running_daemon import Daemon, until
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
@@ -143,6 +144,27 @@ class ContainerTests(DaemonCase):
     def test_a_command_that_never_opens_its_port(self) -> None:
         self.serve(server("one", '["sleep", "600"]', startup_timeout=1, queue_timeout=2))
         self.assertEqual(self.refused()["error"], "queue_timeout")
+
+    def test_a_start_up_timeout_is_called_so_in_the_answer_the_log_and_the_status(self) -> None:
+        self.serve(server("one", '["sleep", "600"]', startup_timeout=0.3))
+        refusal = self.refused()
+        self.assertEqual(refusal["error"], "containers_failing")
+        self.assertIn("startup_timeout", refusal["message"])
+        self.assertIn("was not ready within startup_timeout", self.daemon.output())
+        (status,) = Admin(self.folder / "state").status()["servers"]
+        self.assertEqual({end["detail"] for end in status["ended"]}, {"startup_timeout"})
+
+    def test_containers_that_die_soon_after_they_are_ready_fail_like_those_that_never_are(self) -> None:
+        dying = (
+            "import os, socket, time; s = socket.create_server(('127.0.0.1', int(os.environ['PORT']))); time.sleep(0.5)"
+        )
+        self.serve(server("one", json.dumps([PYTHON, "-c", dying]), max_concurrency=1))
+        for _ in range(30):
+            answer = self.start()
+            if answer.status_code != 200:
+                break
+        self.assertEqual((answer.status_code, answer.json()["error"]), (503, "containers_failing"))
+        self.assertIn("(exited)", answer.json()["message"])
 
     def test_a_port_that_a_foreign_server_holds_does_not_count(self) -> None:
         foreign = socket.create_server(("127.0.0.1", 0))
