@@ -12,6 +12,7 @@ from zope.interface import implementer
 
 from sticky import errors
 from sticky.containers.memory import MemoryBackend, MemoryContainer
+from sticky.core.container import PROVEN_AFTER
 from sticky.core.fleet import Fleet, Ids
 from sticky.core.records import ContainerCreated, SessionCreated
 from sticky.core.tokens import Claims, SigningKey, Verifier
