@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-import attrs
 from twisted.internet import reactor
-from twisted.internet.task import deferLater
-from twisted.trial.unittest import TestCase
 
 from sticky.containers.docker.backend import DockerBackend
 from sticky.containers.docker.dock import IDockReactor
-from sticky.containers.logs import log_path
-from sticky.core.values import ContainerId, DeploymentId, ServerName
-from sticky.isticky import Address, ContainerSpec, Exit, IContainer
+from sticky.isticky import IContainer
+from tests.containers.backend_case import BackendCase
 from tests.containers.conformance import Recorder
 from tests.fakes.engine import FakeContainer, FakeEngine
 
 REACTOR = cast(IDockReactor, reactor)
-DEADLINE = 10.0  # seconds for anything
 
 
-class DockerCase(TestCase):
+class DockerCase(BackendCase):
     """A fake Engine that runs, a prepared backend, and nobody left at the end."""
 
     timeout = 60
+    deadline = 10.0
     realm = "a-state-dir"
 
     def setUp(self) -> None:
@@ -52,42 +46,8 @@ class DockerCase(TestCase):
     def options(self, **changes: Any) -> dict[str, object]:
         return {"image": "app:1", "socket": self.engine.path, **changes}
 
-    def make_spec(self, *command: str, **changes: Any) -> ContainerSpec:
-        container = ContainerId(f"ct-{os.urandom(8).hex()}")
-        spec = ContainerSpec(
-            container=container,
-            server=ServerName("echo"),
-            deployment=DeploymentId("d1"),
-            app="app",
-            command=command,
-            directory=self.folder,
-            log=log_path(self.folder / "logs", ServerName("echo"), container),
-            scratch=self.folder / container,
-            url="http://echo.localhost",
-            options=self.options(),
-        )
-        return attrs.evolve(spec, **changes)
-
     def run_container(self, *command: str, **changes: Any) -> IContainer:
         return self.backend.spawn(self.make_spec(*command, **changes), self.recorder)
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        give_up = REACTOR.seconds() + DEADLINE
-        while not condition():
-            self.assertLess(REACTOR.seconds(), give_up, f"waited too long; heard {self.recorder.facts}")
-            await deferLater(REACTOR, 0.002, lambda: None)
-
-    async def ready(self, container: IContainer) -> Address:
-        await self.until(lambda: self.recorder.address(container) or self.recorder.exit(container))
-        address = self.recorder.address(container)
-        assert address is not None, self.recorder.exit(container)
-        return address
-
-    async def exit(self, container: IContainer) -> Exit:
-        await self.until(lambda: self.recorder.exit(container))
-        found = self.recorder.exit(container)
-        assert found is not None
-        return found
 
     async def created(self, container: IContainer) -> FakeContainer:
         await self.until(

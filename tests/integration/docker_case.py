@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import attrs
 from twisted.internet import reactor
-from twisted.internet.task import deferLater
-from twisted.trial.unittest import SkipTest, TestCase
+from twisted.trial.unittest import SkipTest
 
 from sticky.containers.docker.backend import DockerBackend
 from sticky.containers.docker.dock import IDockReactor
-from sticky.containers.logs import log_path
-from sticky.core.values import ContainerId, DeploymentId, ServerName
-from sticky.isticky import Address, ContainerSpec, Exit, IContainer
+from sticky.isticky import ContainerSpec, IContainer
+from tests.containers.backend_case import BackendCase
 from tests.containers.conformance import Program, Recorder
 from tests.integration.children import LISTENS, STUBBORN
 from tests.integration.dockerd import INTERPRETER, MOUNTS, CannotRun, EngineProcess, shared
 
 REACTOR = cast(IDockReactor, reactor)
-DEADLINE = 40.0  # seconds for anything
 PYTHON = (INTERPRETER, "-I", "-S", "-c")
 #: As in child processes, but on the address that the container is told: its own loopback is not where the port arrives.
 SERVES = LISTENS.replace('"127.0.0.1"', 'os.environ["STICKY_HOST"]')
@@ -40,10 +35,11 @@ COMMANDS: Mapping[Program, tuple[str, ...]] = {
 }
 
 
-class RealEngineCase(TestCase):
+class RealEngineCase(BackendCase):
     """A prepared backend on an engine of our own, and no container left at the end."""
 
     timeout = 180
+    deadline = 40.0
     realm = "a-state-dir"
     kind = "docker"
     network = "publish"
@@ -84,22 +80,6 @@ class RealEngineCase(TestCase):
             **changes,
         }
 
-    def make_spec(self, *command: str, **changes: Any) -> ContainerSpec:
-        container = ContainerId(f"ct-{os.urandom(8).hex()}")
-        spec = ContainerSpec(
-            container=container,
-            server=ServerName("echo"),
-            deployment=DeploymentId("d1"),
-            app="app",
-            command=command,
-            directory=self.folder,
-            log=log_path(self.folder / "logs", ServerName("echo"), container),
-            scratch=self.folder / container,
-            url="http://echo.localhost",
-            options=self.options(),
-        )
-        return attrs.evolve(spec, **changes)
-
     def run_container(self, *command: str, **changes: Any) -> IContainer:
         spec = self.make_spec(*command, **changes)
         self.specs[spec.container] = spec
@@ -118,24 +98,6 @@ class RealEngineCase(TestCase):
         """All containers that it has, whoever's."""
         answer = self.engine.ask("GET", "/v1.41/containers/json?all=1")
         found: list[Mapping[str, Any]] = json.loads(answer.partition(b"\r\n\r\n")[2])
-        return found
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        give_up = REACTOR.seconds() + DEADLINE
-        while not condition():
-            self.assertLess(REACTOR.seconds(), give_up, f"waited too long; heard {self.recorder.facts}")
-            await deferLater(REACTOR, 0.01, lambda: None)
-
-    async def ready(self, container: IContainer) -> Address:
-        await self.until(lambda: self.recorder.address(container) or self.recorder.exit(container))
-        address = self.recorder.address(container)
-        assert address is not None, self.recorder.exit(container)
-        return address
-
-    async def exit(self, container: IContainer) -> Exit:
-        await self.until(lambda: self.recorder.exit(container))
-        found = self.recorder.exit(container)
-        assert found is not None
         return found
 
     def written(self, spec: ContainerSpec) -> str:

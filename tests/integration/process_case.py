@@ -6,25 +6,19 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import attrs
 from twisted.internet import reactor
-from twisted.internet.task import deferLater
-from twisted.trial.unittest import TestCase
 
 from sticky.containers.cgroups import Cgroups
 from sticky.containers.child import Child
-from sticky.containers.logs import log_path
 from sticky.containers.process import IContainerReactor, ProcessBackend
-from sticky.core.values import ContainerId, DeploymentId, ServerName
-from sticky.isticky import ContainerSpec, Exit
+from tests.containers.backend_case import BackendCase
 from tests.containers.conformance import Program, Recorder
 from tests.integration.children import LISTENS, PYTHON, STUBBORN, written
 
-DEADLINE = 20.0  # seconds for anything; a loaded machine needs some
 REACTOR = cast(IContainerReactor, reactor)
 ENVIRON = {"PATH": os.environ["PATH"], "HOME": "/", "PYTHONPATH": "/daemon/only", "SECRET": "hush"}
 
@@ -50,7 +44,7 @@ def forget_cgroups(realm: str) -> None:
     cgroups.close()
 
 
-class ProcessTestCase(TestCase):
+class ProcessTestCase(BackendCase):
     """A backend, a folder, and nobody left at the end."""
 
     timeout = 120
@@ -71,43 +65,10 @@ class ProcessTestCase(TestCase):
     def make_backend(self, **settings: Any) -> ProcessBackend:
         return ProcessBackend(REACTOR, environ=ENVIRON, **settings)
 
-    def make_spec(self, *command: str, **changes: Any) -> ContainerSpec:
-        container = ContainerId(f"ct-{os.urandom(8).hex()}")
-        spec = ContainerSpec(
-            container=container,
-            server=ServerName("echo"),
-            deployment=DeploymentId("d1"),
-            app="app",
-            command=command,
-            directory=self.folder,
-            log=log_path(self.folder / "logs", ServerName("echo"), container),
-            scratch=self.folder / container,
-            url="http://echo.localhost",
-        )
-        return attrs.evolve(spec, **changes)
-
     def run_container(self, *command: str, **changes: Any) -> Child:
         container = self.backend.spawn(self.make_spec(*command, **changes), self.recorder)
         self.spawned.append(container)
         return container
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        give_up = REACTOR.seconds() + DEADLINE
-        while not condition():
-            self.assertLess(REACTOR.seconds(), give_up, f"waited too long; heard {self.recorder.facts}")
-            await deferLater(REACTOR, 0.005, lambda: None)
-
-    async def ready(self, container: Child) -> object:
-        await self.until(lambda: self.recorder.address(container) or self.recorder.exit(container))
-        address = self.recorder.address(container)
-        self.assertIsNotNone(address, self.recorder.exit(container))
-        return address
-
-    async def exit(self, container: Child) -> Exit:
-        await self.until(lambda: self.recorder.exit(container))
-        found = self.recorder.exit(container)
-        assert found is not None
-        return found
 
     async def output(self, container: Child) -> list[str]:
         await self.until(lambda: written(container.spec.log))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import quote, unquote
-
 from tests.integration.daemon_case import ECHO, DaemonCase, server
+from tests.integration.other_site import OtherSite
 from tests.integration.test_game_browser import Window
 
 #: What a script in the frame is answered: `arguments`: the path, the header fields; the callback comes last.
@@ -22,19 +19,6 @@ socket.onclose = (event) => done(event.code);
 """
 
 
-class Embedder(BaseHTTPRequestHandler):
-    """A page of another site, whose query names what its frame shows."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(f'<!doctype html><iframe src="{unquote(self.path.partition("?")[2])}"></iframe>'.encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Silence."""
-
-
 class EmbeddedTests(DaemonCase):
     def setUp(self) -> None:
         self.serve(
@@ -42,19 +26,14 @@ class EmbeddedTests(DaemonCase):
             + server("strict", ECHO, hosts=["strict.localhost"])
         )
         self.port = self.url.rpartition(":")[2]
-        elsewhere = ThreadingHTTPServer(("127.0.0.1", 0), Embedder)
-        threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
-        self.addCleanup(elsewhere.server_close)
-        self.addCleanup(elsewhere.shutdown)
-        self.elsewhere = f"http://127.0.0.1:{elsewhere.server_address[1]}"
+        self.elsewhere = OtherSite(self)
         self.window = Window(self.folder / "profile")
         self.addCleanup(self.window.driver.quit)
 
     def embed(self, host: str, token: str) -> str:
         """Show the session in a frame of the other site and stay in that frame; what it shows."""
         driver = self.window.driver
-        shown = f"http://{host}:{self.port}/?modal_session_token={token}"
-        driver.get(f"{self.elsewhere}/?{quote(shown, safe='')}")
+        driver.get(self.elsewhere.framing(f"http://{host}:{self.port}/?modal_session_token={token}"))
         driver.switch_to.frame(0)
         return str(driver.execute_script("return document.body.innerText"))
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.integration.daemon_case import ECHO, DaemonCase, server
+from tests.integration.other_site import OtherSite
 from tests.integration.running_daemon import until
 from tests.integration.test_game_browser import Window
 
@@ -26,19 +25,6 @@ LOOK = "const { socket, ...seen } = window.sockets[arguments[0]]; return seen;"
 SEND = "window.sockets[arguments[0]].socket.send(arguments[1]);"
 
 
-class Page(BaseHTTPRequestHandler):
-    """A page of another origin."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(b"<!doctype html><title>elsewhere</title>")
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Silence."""
-
-
 class BrowserTests(DaemonCase):
     def setUp(self) -> None:
         self.serve(
@@ -46,11 +32,7 @@ class BrowserTests(DaemonCase):
             + server("whole", ECHO, hosts=["messages.localhost"], websocket="messages", ping_interval=1)
         )
         self.port = self.url.rpartition(":")[2]
-        elsewhere = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-        threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
-        self.addCleanup(elsewhere.server_close)
-        self.addCleanup(elsewhere.shutdown)
-        self.elsewhere = f"http://127.0.0.1:{elsewhere.server_address[1]}/"
+        self.elsewhere = OtherSite(self).url
         self.window = Window(self.folder / "profile")
         self.addCleanup(self.window.driver.quit)
 
