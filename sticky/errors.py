@@ -42,7 +42,6 @@ class Refusal(StickyError):
     def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
         self.message = self.text if message is None else message
         self.retry_after = retry_after  #: seconds, sent as Retry-After (rounded up) when not None
-        self.headers: tuple[tuple[bytes, bytes], ...] = ()  #: further fields of the answer, such as those of CORS
         super().__init__(self.message)
 
 

@@ -318,10 +318,6 @@ class ControlRequest:
 class IEventStream(Interface):
     """A control answer that goes on: Server-Sent Events."""
 
-    headers: Sequence[tuple[bytes, bytes]] = Attribute(
-        "further fields of the 200 answer's head, besides its content type"
-    )
-
     def start(write: object, finish: object) -> None:
         """Begin: call `write(bytes)` for each event and `finish()` after the last."""
 

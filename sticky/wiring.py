@@ -37,7 +37,7 @@ from sticky.edge.fast_loop import accelerate
 from sticky.edge.forwarding import TrustedProxies
 from sticky.edge.limits import EdgeSettings
 from sticky.edge.site import Sites
-from sticky.edge.websocket import WebSocketRelays
+from sticky.edge.websocket import RelayTimes, WebSocketRelays
 from sticky.edge.wire import Names
 from sticky.hangup import on_hangup
 from sticky.health import Health, Patient
@@ -103,12 +103,11 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
     )
     dialler = Dialler(reactor, health.doubt)
     access = parts.access_log(settings, reactor)
-    relays = WebSocketRelays(dialler)
+    limits = parts.limits(settings.daemon)
+    relays = WebSocketRelays(dialler, RelayTimes(connect_timeout=limits.connect_timeout), heads=limits.heads)
     sites = Sites([parts.site(server) for server in settings.servers])
     context = EdgeContext(
-        EdgeSettings(
-            limits=parts.limits(settings.daemon), trusted_proxies=TrustedProxies(settings.daemon.trusted_proxies)
-        ),
+        EdgeSettings(limits=limits, trusted_proxies=TrustedProxies(settings.daemon.trusted_proxies)),
         sites,
         names,
         verifier,

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky import errors
-from sticky.control import bodies, cors, parameters
+from sticky.control import bodies, parameters
 from sticky.control.credentials import proxy_credential
 from sticky.control.queue_events import QueueEvents
 from sticky.control.status_events import StatusEvents
@@ -68,19 +68,8 @@ class ControlCalls:
         self._failures = failures
 
     def answer(self, request: object) -> object:
-        """See `IControl`. Every answer and refusal that goes to an allowed origin says that its pages may read it."""
-        call = cast(ControlRequest, request)
-        fields = cors.readable(call)
-        try:
-            result = self._dispatch(call)
-        except errors.Refusal as refusal:
-            refusal.headers = fields
-            raise
-        if isinstance(result, Answer):
-            return _with_fields(result, fields)
-        if isinstance(result, Deferred):
-            result.addCallbacks(_with_fields, _refusal_with_fields, callbackArgs=(fields,), errbackArgs=(fields,))
-        return result
+        """See `IControl`."""
+        return self._dispatch(cast(ControlRequest, request))
 
     def _dispatch(self, request: ControlRequest) -> _Result:
         call = CALLS.get(request.path.removeprefix(self._names.control))
@@ -88,8 +77,6 @@ class ControlCalls:
             raise errors.NotFound
         if not request.sessioned:
             raise errors.NotSessioned
-        if cors.is_preflight(request):
-            return cors.preflight(request, self._names, call.method)
         if request.method != call.method:
             raise errors.MethodNotAllowed(call.method.decode("ascii"))
         return call.answer(self, request)
@@ -110,7 +97,7 @@ class ControlCalls:
         if not parameters.wants_events(request) or (waiting.called and isinstance(waiting.result, Failure)):
             # What is refused at once keeps its status and its Retry-After; events are for what takes time.
             return waiting.addCallback(_started)
-        return QueueEvents(waiting, self._sessions.position, self._clock, cors.readable(request))
+        return QueueEvents(waiting, self._sessions.position, self._clock)
 
     def _terminate(self, request: ControlRequest) -> _Result:
         self._admit(request)
@@ -180,7 +167,7 @@ class ControlCalls:
 
     def _verified(self, request: ControlRequest, token: bytes, *, counted: bool) -> Claims:
         """`counted`: whether a forged token uses up the address's allowance; one from a known owner does not."""
-        if counted:
+        if counted and not self._verifier.remembers(token):
             self._failures.check(request.client, self._clock.seconds())
         try:
             return self._verifier.verify(token, self._wall())
@@ -201,14 +188,3 @@ CALLS: Final = {
 
 def _started(given: Credentials) -> Answer:
     return bodies.ok(bodies.credentials(given))
-
-
-def _with_fields(answer: Answer, fields: cors.Fields) -> Answer:
-    return attrs.evolve(answer, headers=answer.headers + fields) if fields else answer
-
-
-def _refusal_with_fields(failure: Failure, fields: cors.Fields) -> Failure:
-    # Assigned, never added: one refusal may fail many starts, and each is answered before the next hears of it.
-    if isinstance(failure.value, errors.Refusal):
-        failure.value.headers = fields
-    return failure

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IDelayedCall, IReactorTime
     from twisted.python.failure import Failure
 
-    from sticky.control.cors import Fields
 
 
 class Phase(Enum):
@@ -58,9 +57,7 @@ class QueueEvents:
         waiting: Deferred[Credentials],
         position: Callable[[Deferred[Credentials]], QueuePosition | None],
         clock: IReactorTime,
-        headers: Fields = (),
     ) -> None:
-        self.headers = headers
         self._waiting = waiting
         self._position = position
         self._clock = clock

@@ -163,13 +163,20 @@ class FailureLimit:
 
     A token bucket for each address, kept as the time at which it is full again. IPv6 addresses count by their /64,
     which is what one client has. At most `size` addresses are kept, in two generations: one is forgotten when `size` / 2
-    others or more have failed after it. Callers ask `check` before they look at a credential, so that an
-    exhausted address costs nothing and learns nothing, and tell `failed` when one was wrong.
+    others or more have failed after it.
+
+    Many clients may share an address: a right credential passes from an exhausted one, too, a wrong one learns nothing
+    there. Callers ask `check` before they look at a credential and tell `failed` when one was wrong. What that costs is
+    bounded: credentials from exhausted addresses are looked at `spare` times a second, all of them together; beyond
+    that they are refused unseen.
     """
 
-    def __init__(self, burst: int = 20, interval: float = 2.0, size: int = 20_000) -> None:
-        if burst < 1 or interval <= 0 or size < 2:
+    def __init__(self, burst: int = 20, interval: float = 2.0, size: int = 20_000, spare: int = 1000) -> None:
+        if burst < 1 or interval <= 0 or size < 2 or spare < 0:
             raise ValueError("a failure limit has a burst of 1 or more, a positive interval and a size of 2 or more")
+        self._spare = spare
+        self._spare_since = 0.0  # when the current second began
+        self._looks = 0  # in it
         self._tolerance = (burst - 1) * interval
         self._interval = interval
         self._generation = size // 2
@@ -177,22 +184,40 @@ class FailureLimit:
         self._older: dict[str, float] = {}
 
     def check(self, address: str, now: float) -> None:
-        """Raises `errors.TooManyFailures` with `retry_after` seconds while the address has failed too often."""
-        wait = self._full_at(_network(address)) - self._tolerance - now
+        """Whether to look at a credential from there.
+
+        Raises `errors.TooManyFailures` with `retry_after` seconds if the address has failed too often and the spare looks
+        are used up.
+        """
+        wait = self._wait(_network(address), now)
         if wait > 0:
-            raise TooManyFailures(retry_after=wait)
+            if now - self._spare_since >= 1.0:
+                self._spare_since = now
+                self._looks = 0
+            if self._looks >= self._spare:
+                raise TooManyFailures(retry_after=wait)
+            self._looks += 1
 
     def failed(self, address: str, now: float) -> None:
-        """The address offered a wrong credential."""
+        """The address offered a wrong credential. Raises `errors.TooManyFailures` if it had failed too often before."""
         network = _network(address)
-        full_at = max(self._full_at(network), now) + self._interval
+        wait = self._wait(network, now)
+        full_at = max(self._full_at(network), now)
+        if wait <= 0:
+            full_at += self._interval
         if network not in self._recent and len(self._recent) >= self._generation:
             self._older = self._recent
             self._recent = {}
         self._recent[network] = full_at
+        if wait > 0:
+            raise TooManyFailures(retry_after=wait)
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._older)
+
+    def _wait(self, network: str, now: float) -> float:
+        """Seconds until it may fail again."""
+        return self._full_at(network) - self._tolerance - now
 
     def _full_at(self, network: str) -> float:
         found = self._recent.get(network)

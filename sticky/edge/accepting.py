@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from sticky.edge.kernel import tune_listener
-from sticky.edge.transport import Stream, TCPStream
+from sticky.edge.transport import Stream, TCPStream, begin
 
 BATCH = 64  #: connections accepted in one turn: those inside are served in between
 STARVED_FOR = 0.25  #: seconds until the next try after descriptors or memory have run out
@@ -98,16 +98,15 @@ class Acceptor:
             address = IPv6Address("TCP", *name)
         try:
             protocol = self._port.factory.buildProtocol(address)
-            if protocol is None:
-                handle.close()
-                return
-            stream = (TCPStream if self._tcp else Stream)(self._reactor, handle, protocol)
-            stream.tuned = self._tcp
-            stream.startReading()
-            protocol.makeConnection(stream)
         except Exception:
             _log.failure("a client could not be taken in")
+            protocol = None
+        if protocol is None:
             handle.close()
+            return
+        stream = (TCPStream if self._tcp else Stream)(self._reactor, handle, protocol)
+        stream.tuned = self._tcp
+        begin(stream)
 
     def _starve(self, error: OSError) -> None:
         self._become(Accepting.STARVED)

@@ -22,7 +22,7 @@ from sticky.isticky import ILease
 
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})  #: RFC 9110, 9.2.2
 FRESH_ENOUGH = 1.0  #: seconds that a connection may have been idle for a request that cannot be sent twice
-ONE_WRITE = 4096  #: bytes that an idle socket's buffer takes whole: either all or none of them were written
+ONE_WRITE = 4096  #: bytes that an idle socket's buffer takes whole: for transports that do not say what they have left
 
 _WAITING, _CONNECTING, _UPGRADING, _ASKED = Stage.WAITING, Stage.CONNECTING, Stage.UPGRADING, Stage.ASKED
 _ANSWERING, _FLUSHING = Stage.ANSWERING, Stage.FLUSHING
@@ -168,7 +168,8 @@ class Asking(ExchangeEnds, ABC):
         if upstream.used and not out and (pieces or not complete or self.head.method not in IDEMPOTENT):
             # It may be closed already, and the request must not go out twice: learn whether any of it went out at all.
             self._holding = True
-            self._unwritten = pieces if len(data) <= ONE_WRITE else None
+            self._asked_size = len(data)
+            self._unwritten = pieces if hasattr(upstream.transport, "buffered") or len(data) <= ONE_WRITE else None
             upstream.tell_when_written()
         elif not complete:
             self._open_body(upstream)
@@ -233,10 +234,10 @@ class Asking(ExchangeEnds, ABC):
             self._let_go()
             self.refuse(errors.GatewayTimeout(), keep=False)
 
-    def _ask_again(self) -> bool:
+    def _ask_again(self, lost: Upstream) -> bool:
         """Whether the request goes out once more, on a new connection: it met one that its container had closed already."""
         lease = self._lease
-        if self._retried or self._first_byte_at is not None or lease is None or not self._met_stale():
+        if self._retried or self._first_byte_at is not None or lease is None or not self._met_stale(lost):
             return False
         self._retried = True
         self._pending[:0] = self._unwritten or ()
@@ -246,9 +247,11 @@ class Asking(ExchangeEnds, ABC):
         self._dial = self.front.context.upstreams.pool(lease.container, lease.address).dial(self, fresh=True)
         return True
 
-    def _met_stale(self) -> bool:
+    def _met_stale(self, lost: Upstream) -> bool:
         """Whether the connection was lost so that the request can have done nothing."""
-        if self._unwritten is not None:  # not one byte of it could be written
+        if (
+            self._unwritten is not None and getattr(lost.transport, "buffered", self._asked_size) >= self._asked_size
+        ):  # not one byte of it could be written
             return True
         return (
             self._asked_used and self.head.method in IDEMPOTENT and not self._bytes_in and self.front.request_complete

@@ -46,10 +46,10 @@ class Failures(Protocol):
     """Counts wrong credentials by client address (`core.proxy_tokens.FailureLimit`); one for edge and control calls."""
 
     def check(self, address: str, now: float) -> None:
-        """Raises `errors.TooManyFailures`."""
+        """Whether to look at a credential. Raises `errors.TooManyFailures`."""
 
     def failed(self, address: str, now: float) -> None:
-        """One more."""
+        """One more. Raises `errors.TooManyFailures` if there were too many before."""
 
 
 class EdgeContext:

@@ -96,8 +96,9 @@ class ControlCall:
         self._stream = stream
         self._status = 200
         keep = self._head.keep_alive and self._front.request_complete and self._head.minor == 1
-        answer = Answer(200, (*EVENTS, *stream.headers))
-        head = stream_head(readable_by_page(answer, self._head, self._site), close=not keep, minor=self._head.minor)
+        head = stream_head(
+            readable_by_page(Answer(200, EVENTS), self._head, self._site), close=not keep, minor=self._head.minor
+        )
         self._write(head)
         stream.start(self._event, self._finish_stream)
 

@@ -14,15 +14,20 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.address import UNIXAddress as TwistedUNIXAddress
 from twisted.internet.error import ConnectError, TimeoutError, UserError, getConnectError
 from twisted.internet.interfaces import IConnector, IDelayedCall, IWriteDescriptor
 from twisted.internet.protocol import ClientFactory
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from sticky.edge.transport import Stream, TCPStream
+from sticky.edge.transport import Stream, TCPStream, begin
 from sticky.isticky import Address, TCPAddress, UNIXAddress
 from sticky.networks import inside
+
+_log = Logger(namespace="sticky.edge")
 
 
 class Dialler:
@@ -111,16 +116,28 @@ class Connecting:
             return
         self._settle(Attempt.CONNECTED)
         handle, self._handle = self._handle, None
-        stream = (Stream if handle.family == socket.AF_UNIX else TCPStream)(self._reactor, handle, None)
         factory, self._factory = self._factory, None
-        protocol = factory.buildProtocol(stream.getPeer())
+        try:
+            protocol = factory.buildProtocol(self._peer())
+        except Exception:
+            failure = Failure()
+            _log.failure("a connection to a container has no protocol", failure)
+            handle.close()
+            factory.clientConnectionFailed(self, failure)
+            return
         if protocol is None:
             handle.close()
             return
+        stream = (Stream if handle.family == socket.AF_UNIX else TCPStream)(self._reactor, handle, protocol)
         self._stream = stream
-        stream.protocol = protocol
-        stream.startReading()
-        protocol.makeConnection(stream)
+        begin(stream)
+
+    def _peer(self) -> Any:
+        # What was dialled: the kernel no longer knows the peer of a connection that was reset meanwhile (ENOTCONN).
+        if isinstance(self._address, str):
+            return TwistedUNIXAddress(self._address)
+        host, port = self._address
+        return (IPv6Address if ":" in host else IPv4Address)("TCP", host, port)
 
     def connectionLost(self, reason: Failure) -> None:
         """The reactor met an error before it looked, or is being taken down."""

@@ -63,6 +63,7 @@ class ExchangeEnds:
 
     __slots__ = (
         "__weakref__",
+        "_asked_size",
         "_asked_used",
         "_bytes_in",
         "_bytes_out",
@@ -121,6 +122,7 @@ class ExchangeEnds:
         self._upstream: Upstream | None = None
         self._retried = False
         self._asked_used = False  # the connection had served another request before
+        self._asked_size = 0  # bytes of the first write to it
         self._holding = False  # what was written to a used connection may not have left
         self._unwritten: list[bytes] | None = None  # body pieces among it, if none or all of it was written
         self._received = b""  # of an answer's head

@@ -48,11 +48,11 @@ class Gate:
         credential: Credential | None = None
         try:
             site = self._hosts.get(head.host) or self._site(head.host)
-            if head.target.startswith(context.names.control):
-                self._control(front, head, site)
-                return
             answer = preflight_answer(head, site) if site.allowed_origins else None
             if answer is None:
+                if head.target.startswith(context.names.control):
+                    self._control(front, head, site)
+                    return
                 credential = self._credential(head, site)
                 if self._suspects:
                     self._check_suspect(front, head, credential.token)
@@ -65,7 +65,7 @@ class Gate:
                     self._check_origin(head, site)
         except errors.Refusal as error:
             if credential is not None and isinstance(error, errors.BadCredential):
-                self._suspect(front, head)
+                error = self._suspect(front, head) or error
             self._answer_refusal(front, head, site, credential, error)
             return
         if answer is not None:
@@ -103,8 +103,8 @@ class Gate:
             )
         return credential
 
-    # A forged token costs a signature check; whoever offers many of them gets no more. Tokens that were verified before are
-    # let through: they may belong to somebody else behind the same address.
+    # A forged token costs a signature check; there are only so many of them for those who offer many. Tokens that were
+    # verified before need none: they may belong to somebody else behind the same address.
 
     def _check_suspect(self, front: Frontend, head: RequestHead, token: bytes) -> None:
         context = self._context
@@ -112,17 +112,23 @@ class Gate:
             return
         context.failures.check(front.peer.client(head), context.reactor.seconds())
 
-    def _suspect(self, front: Frontend, head: RequestHead) -> None:
+    def _suspect(self, front: Frontend, head: RequestHead) -> errors.Refusal | None:
+        """A wrong token came. What it is refused with if there were too many before it."""
         context = self._context
-        if context.failures is not None:
-            if len(self._suspects) >= MAX_HOSTS:
-                self._suspects.clear()
-            self._suspects.add(front.peer.address)
+        if context.failures is None:
+            return None
+        if len(self._suspects) >= MAX_HOSTS:
+            self._suspects.clear()
+        self._suspects.add(front.peer.address)
+        try:
             context.failures.failed(front.peer.client(head), context.reactor.seconds())
+        except errors.TooManyFailures as error:
+            return error
+        return None
 
     def _redirect(self, front: Frontend, head: RequestHead, site: Site, credential: Credential) -> Answer | None:
-        if not wants_redirect(head, credential):
-            return None
+        if not wants_redirect(head, credential) or (not head.host and site.url is None):
+            return None  # without a Host (HTTP/1.0) there is nothing to make a location of: the token counts as it is
         return redirect_answer(
             head,
             credential.token,

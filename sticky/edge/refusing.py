@@ -35,11 +35,13 @@ def refusal_answer(
 def readable_by_page(answer: Answer, head: RequestHead, site: Site) -> Answer:
     """The same answer, readable by a page of one of the Server's `allowed_origins` (Fetch, CORS protocol)."""
     origin = allowed_page(head, site)
-    if origin is None or any(name == b"access-control-allow-origin" for name, _ in answer.headers):
+    if origin is None:
         return answer
     fields = (
         (b"access-control-allow-origin", origin),
+        # With the cookie too: an allowed origin is exempt from the Origin rule for it.
         (b"access-control-allow-credentials", b"true"),
+        (b"access-control-expose-headers", b"retry-after"),
         (b"vary", b"Origin"),
     )
     return attrs.evolve(answer, headers=(*answer.headers, *fields))
@@ -54,7 +56,10 @@ def allowed_page(head: RequestHead, site: Site) -> bytes | None:
 
 
 def preflight_answer(head: RequestHead, site: Site) -> Answer | None:
-    """The answer to a preflight from one of the `allowed_origins`; None for every other request."""
+    """The answer to a preflight from one of the `allowed_origins`; None for every other request.
+
+    For control calls as for data requests: what the page may send is what it asks for, and what comes of it is refused then.
+    """
     if head.method != b"OPTIONS" or not site.allowed_origins:
         return None
     method = head.value(b"access-control-request-method")

@@ -178,11 +178,11 @@ class Exchange(Asking):
         self.front.finish(self._keep, wrote)
 
     def upstream_lost(self, clean: bool) -> None:
-        self._upstream = None
+        upstream, self._upstream = self._upstream, None
         self.front.resumeProducing()
         if self.stage is _ANSWERING:
             self._answer_ended(clean)
-        elif self.stage is _ASKED and not self._ask_again():
+        elif self.stage is _ASKED and not (upstream is not None and self._ask_again(upstream)):
             self.refuse(errors.BadGateway())
 
     def _answer_ended(self, clean: bool) -> None:

@@ -8,9 +8,15 @@ from __future__ import annotations
 from typing import Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from sticky.observe.safely import safely
 
 INTERVAL = 0.5  #: seconds; a time-out is noticed at most this late, never early
+AFTER_A_FAULT = 60.0  #: seconds until an entry that raised is looked at again: its fault must not fill the log
 NEVER = float("inf")
+
+_log = Logger(namespace="sticky.edge")
 
 
 class Mortal(Protocol):
@@ -58,7 +64,8 @@ class Sweep:
         self._call = None
         now = self._clock.seconds()
         for entry in [entry for entry in self._entries if entry.deadline <= now]:
-            if entry in self._entries:  # an earlier one's end may have taken it along
-                entry.overdue(now)
+            # An earlier one's end may have taken it along.
+            if entry in self._entries and not safely(_log, entry.overdue, now):
+                entry.deadline = now + AFTER_A_FAULT
         if self._entries and self._call is None:
             self._call = self._clock.callLater(INTERVAL, self._look)

@@ -87,7 +87,7 @@ class Stream:
     def __init__(self, reactor: Any, handle: socket.socket, protocol: Any) -> None:
         """`handle` is connected and does not block. Nothing is read before `startReading`."""
         self.protocol = protocol
-        self.buffered = 0  #: bytes that the kernel has not taken yet
+        self.buffered = 0  #: bytes that the kernel has not taken yet; after the end those that never went out
         self.connector: object = None  #: as Twisted's clients have it; nothing reads it here
         self.tuned = False  #: the listener gave it its options (`kernel.tune_listener`)
         self.fileno = handle.fileno
@@ -381,12 +381,25 @@ class TCPStream(Stream):
             return
 
     def getPeer(self) -> IPv4Address | IPv6Address:
-        """The other end."""
-        return _address(self._handle.getpeername())
+        """The other end; without an address once the connection was reset, when the kernel no longer knows it."""
+        try:
+            return _address(self._handle.getpeername())
+        except OSError:
+            return IPv4Address("TCP", "", 0)
 
     def getHost(self) -> IPv4Address | IPv6Address:
         """This end."""
         return _address(self._handle.getsockname())
+
+
+def begin(stream: Stream) -> None:
+    """Let its protocol have the stream, and read. A protocol that raises loses it, and is told so in a later turn."""
+    stream.startReading()
+    try:
+        stream.protocol.makeConnection(stream)
+    except Exception:
+        _log.failure("a protocol failed at the beginning of its connection, which is closed")
+        stream.abortConnection()
 
 
 def _address(name: tuple[Any, ...]) -> IPv4Address | IPv6Address:

@@ -116,6 +116,13 @@ class Upstream:
             self.pool.forget_idle(self)
         self.transport.abortConnection()
 
+    def retire(self) -> None:
+        """Close in order one that nobody uses: a reset would fill a container's log with errors."""
+        self.deadline = NEVER
+        if self.pool is not None:
+            self.pool.forget_idle(self)
+        self.transport.loseConnection()
+
     def close(self) -> None:
         """Close in order: the container said that this answer is the last one here."""
         self.user = None
@@ -133,8 +140,7 @@ class Upstream:
 
     def overdue(self, now: float) -> None:
         """Idle for too long: closed before the container does it."""
-        self.deadline = NEVER
-        self.drop()
+        self.retire()
 
 
 class _WriteWatch:
@@ -346,7 +352,7 @@ class Pool:
     def drop_idle(self) -> None:
         """Close what nobody uses."""
         for upstream in list(self._idle):
-            upstream.drop()
+            upstream.retire()
 
     def _leave_if_empty(self) -> None:
         if not self._open and not self._dials and not self._queue:

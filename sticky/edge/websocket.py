@@ -17,6 +17,7 @@ from sticky import errors
 from sticky.core.values import ContainerId, EndReason
 from sticky.edge.autobahn_config import client_factory, configured, server_factory
 from sticky.edge.doors import connections_possible
+from sticky.edge.grammar import HeadLimits
 from sticky.edge.handshake import Handshake, IWebSocketFront, RelayRules
 from sticky.edge.legs import ClientLeg, ContainerLeg
 from sticky.edge.liveness import Liveness, Marks
@@ -33,6 +34,7 @@ SHARE = 4  #: one container that does not answer holds up to a quarter of them: 
 class RelayTimes:
     """How long every relay of a daemon waits for what. Seconds."""
 
+    connect_timeout: float = 5.0  #: for the connection to the container
     handshake_timeout: float = 60.0  #: for the connection to the container and its answer; 0: no limit
     close_timeout: float = 10.0  #: for both peers' answers to a Close of ours, and for a connection to empty its buffer
     linger_timeout: float = 30.0  #: between the first Close of a peer's own and the end
@@ -42,10 +44,17 @@ class Home:
     """What the relays of one set of rules share: their kinds of leg and their clock."""
 
     def __init__(
-        self, reactor: Any, rules: RelayRules, times: RelayTimes, marks: Marks, gone: Callable[[Relay], None]
+        self,
+        reactor: Any,
+        rules: RelayRules,
+        times: RelayTimes,
+        heads: HeadLimits,
+        marks: Marks,
+        gone: Callable[[Relay], None],
     ) -> None:
-        """`gone` is told of each relay that has left the dialling stage or ended."""
+        """`heads`: of containers' answers; `gone` is told of each relay that has left the dialling stage or ended."""
         self.reactor = reactor
+        self.connect_timeout = times.connect_timeout
         self.rules = rules
         self.marks = marks
         self._gone = gone
@@ -55,6 +64,7 @@ class Home:
         client, container = (ClientMessages, ContainerMessages) if messages else (ClientLeg, ContainerLeg)
         self.client_leg: type[ClientLeg] = configured(client, server_factory(reactor, **options))
         self.container_leg: type[ContainerLeg] = configured(container, client_factory(reactor, **options))
+        self.container_leg.limits = heads
         silence = (rules.silent_timeout or 0.0) / SILENT_CHECKS
         self.liveness = Liveness(
             reactor,
@@ -89,10 +99,21 @@ class Home:
 class WebSocketRelays:
     """One for each daemon. `reactor` dials and is the clock."""
 
-    def __init__(self, reactor: Any, times: RelayTimes | None = None, *, max_handshakes: int | None = None) -> None:
-        """`max_handshakes`: that may be under way at once; None: so many that as many other clients still find room."""
+    def __init__(
+        self,
+        reactor: Any,
+        times: RelayTimes | None = None,
+        *,
+        heads: HeadLimits | None = None,
+        max_handshakes: int | None = None,
+    ) -> None:
+        """`heads`: the limits of containers' answers.
+
+        `max_handshakes`: that may be under way at once; None: so many that as many other clients still find room.
+        """
         self._reactor = reactor
         self._times = times or RelayTimes()
+        self._heads = heads or HeadLimits()
         self._homes: dict[RelayRules, Home] = {}
         self._dialling: dict[Relay, ContainerId] = {}
         self._dialled: Counter[ContainerId] = Counter()
@@ -127,7 +148,7 @@ class WebSocketRelays:
         else:
             home = self._homes.get(handshake.rules)
             if home is None:
-                home = Home(self._reactor, handshake.rules, self._times, self.marks, self._settled)
+                home = Home(self._reactor, handshake.rules, self._times, self._heads, self.marks, self._settled)
                 self._homes[handshake.rules] = home
             relay = Relay(home, front, handshake, lease)
             self._dialling[relay] = lease.container

@@ -15,8 +15,6 @@ from sticky import errors
 from sticky.edge.leg import Phase
 from sticky.edge.legs import ContainerLeg
 
-DIAL_TIMEOUT = 30  #: seconds for a connection to a container
-
 
 class Dials(Protocol):
     """Who wants the connection."""

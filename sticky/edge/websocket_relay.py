@@ -20,7 +20,7 @@ from sticky.edge.leg import Leg, Phase
 from sticky.edge.legs import ClientLeg, ContainerLeg
 from sticky.edge.liveness import Deadlines, Marks
 from sticky.edge.parsing import ResponseHead
-from sticky.edge.websocket_dial import CONNECTED, DIAL_TIMEOUT, Dialler
+from sticky.edge.websocket_dial import CONNECTED, Dialler
 from sticky.edge.wire import close_code
 from sticky.isticky import ILeaseHolder, TCPAddress
 
@@ -38,6 +38,7 @@ class RelayHome(Protocol):
     """What relays share."""
 
     reactor: Any
+    connect_timeout: float  #: seconds
     client_leg: type[ClientLeg]
     container_leg: type[ContainerLeg]
     marks: Marks
@@ -110,9 +111,11 @@ class Relay:
         address = self._lease.address
         if isinstance(address, TCPAddress):
             where = {"network": address.network} if address.network else {}
-            self._connector = self._home.reactor.connectTCP(address.host, address.port, dialler, DIAL_TIMEOUT, **where)
+            self._connector = self._home.reactor.connectTCP(
+                address.host, address.port, dialler, self._home.connect_timeout, **where
+            )
         else:
-            self._connector = self._home.reactor.connectUNIX(address.path, dialler, DIAL_TIMEOUT)
+            self._connector = self._home.reactor.connectUNIX(address.path, dialler, self._home.connect_timeout)
 
     def client_left(self) -> None:
         """The front lost the client."""

@@ -265,25 +265,13 @@ _NOT_TO_CLIENTS = _lines([b"connection", b"keep-alive", b"proxy-connection", b"t
 _CONTENT_LENGTH = _lines([b"content-length"])
 
 
-def client_framing(response: ResponseHead, request: RequestHead) -> Framing:
-    """How the response's body ends for this client, as `client_head` states it.
-
-    HTTP/1.0 knows no chunks and gets the content until the close. What a container ends by closing goes to HTTP/1.1
-    clients in chunks: a container that dies must not pass for one that is done as far as we can tell them apart, and the
-    client's connection stays open.
-    """
-    if response.framing is Framing.CHUNKED and request.minor == 0:
-        return Framing.CLOSE
-    if response.framing is Framing.CLOSE and request.minor == 1:
-        return Framing.CHUNKED
-    return response.framing
-
-
 def client_head(response: ResponseHead, request: RequestHead, *, keep_alive: bool) -> bytes:
     """The complete head to send to the client: as the container sent it, without what concerns the other connection.
 
-    The framing is that of `client_framing`. `keep_alive`: whether the client's connection stays open after the response;
-    with CLOSE it cannot. Of ours nothing is added but `Connection`, where the client's version does not say it already.
+    HTTP/1.0 knows no chunks and gets the content until the close. What a container ends by closing goes to HTTP/1.1 clients
+    in chunks: a container that dies must not pass for one that is done as far as we can tell them apart, and the client's
+    connection stays open. `keep_alive`: whether that is so after the response; with CLOSE it cannot be. Of ours nothing is
+    added but `Connection`, where the client's version does not say it already.
     """
     if response.clean and request.minor == 1 and response.framing is not Framing.CLOSE:
         if keep_alive or response.status < 200:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,10 +16,12 @@ LOOK_EVERY = 2.0  #: seconds between two looks whether the file has been renamed
 SAY_EVERY = 60.0  #: seconds between two error lines
 
 STDOUT = 1
+TOO_SLOW = "{count} batches of the access log were dropped: its reader did not keep up"
 
 
 class Lines:
-    """Where lines go. What cannot be written is dropped and counted: a full disk must not stop the service.
+    """Where lines go. What cannot be written is dropped and counted: neither a full disk nor a reader who stops must stop the
+    service.
 
     `path`: None is standard output.
     """
@@ -33,6 +37,12 @@ class Lines:
         self._fd = -1 if path is not None else STDOUT
         self._looked_at = 0.0
         self._said_at = -SAY_EVERY
+        self._rest = b""  # what a slow reader has not taken of the last batch: a line may be cut there
+        self._unsaid = (
+            0  # batches dropped that nobody has been told of; said when there is room, for the log may go there too
+        )
+        self._regular_fd = -1  # the descriptor that was looked at last
+        self._regular = False
         self._log = Logger(namespace="sticky.access")
 
     def expect(self) -> None:
@@ -48,16 +58,12 @@ class Lines:
     def flush(self) -> None:
         """Write what there is."""
         lines = self.fill()
-        if not lines:
-            return
-        try:
-            self._write("".join(lines).encode("ascii", "backslashreplace"))
-        except OSError as error:
-            self.dropped += 1
-            now = self._clock.seconds()
-            if now - self._said_at >= SAY_EVERY:
-                self._said_at = now
-                self._log.error("the access log cannot be written: {reason}", reason=error.strerror, path=self.path)
+        if lines:
+            try:
+                self._write("".join(lines).encode("ascii", "backslashreplace"))
+            except OSError as error:
+                self.dropped += 1
+                self._say("the access log cannot be written: {reason}", reason=error.strerror, path=self.path)
 
     def close(self) -> None:
         """Write what there is, and close the file."""
@@ -73,8 +79,54 @@ class Lines:
     def _write(self, data: bytes) -> None:
         if self.path is not None:
             self._follow(self.path)
-        while data:
-            data = data[os.write(self._fd, data) :]
+        if self._never_waits():
+            while data:
+                data = data[os.write(self._fd, data) :]
+            return
+        waited = self._rest
+        self._rest = self._write_some(waited)
+        if self._rest:
+            self.dropped += 1
+            self._unsaid += 1
+            return
+        self._rest = self._write_some(data)
+        if (
+            self._unsaid
+            and not self._rest
+            and self._has_room()
+            and self._say(TOO_SLOW, count=self._unsaid, path=self.path)
+        ):
+            self._unsaid = 0
+
+    def _never_waits(self) -> bool:
+        """Whether a write blocks only for as long as a disk does. Pipes, sockets and terminals have readers, who may stop."""
+        if self._regular_fd != self._fd:
+            self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
+            self._regular_fd = self._fd
+        return self._regular
+
+    def _write_some(self, data: bytes) -> bytes:
+        """Write as much as goes without waiting; returns the rest.
+
+        Standard output is shared with whoever started us, so that it cannot be made non-blocking: what is asked for before each
+        piece is room for so much as a pipe takes or refuses whole (pipe(7), PIPE_BUF).
+        """
+        while data and self._has_room():
+            data = data[os.write(self._fd, data[: select.PIPE_BUF]) :]
+        return data
+
+    def _has_room(self) -> bool:
+        room = select.poll()
+        room.register(self._fd, select.POLLOUT)
+        return bool(room.poll(0))  # for an error, too: the write meets it
+
+    def _say(self, text: str, **fields: object) -> bool:
+        now = self._clock.seconds()
+        if now - self._said_at < SAY_EVERY:
+            return False
+        self._said_at = now
+        self._log.error(text, **fields)
+        return True
 
     def _follow(self, path: Path) -> None:
         """Open the file, anew if it was renamed: that is how logrotate works."""
@@ -91,5 +143,5 @@ class Lines:
                 if (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev):
                     return
             os.close(self._fd)
-            self._fd = -1
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            self._fd = self._regular_fd = -1
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o640)

@@ -12,9 +12,11 @@ _Arguments = ParamSpec("_Arguments")
 
 def safely(
     log: Logger, call: Callable[_Arguments, object], *args: _Arguments.args, **kwargs: _Arguments.kwargs
-) -> None:
-    """Call it; what it raises is logged with its traceback and goes no further."""
+) -> bool:
+    """Call it; what it raises is logged with its traceback and goes no further. Returns whether it raised nothing."""
     try:
         call(*args, **kwargs)
     except Exception:
         log.failure("a call failed that others must not suffer from: {call}", call=getattr(call, "__qualname__", "?"))
+        return False
+    return True

@@ -46,7 +46,7 @@ class Room:
         self.clock.advance(1000)
         self.wall = WALL
         self.names = Names(brand)
-        self.failures = FailureLimit(burst=3, interval=10.0)
+        self.failures = FailureLimit(burst=3, interval=10.0, spare=0)
         self.proxy_tokens = ProxyTokens(
             [
                 ProxyToken(id="wk-dev", secret_hash=hash_secret(SECRET), owner="dev"),

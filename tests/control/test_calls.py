@@ -11,7 +11,6 @@ from zope.interface.verify import verifyObject
 
 from sticky import errors
 from sticky.core.tokens import SigningKey
-from sticky.edge.wire import Names
 from sticky.isticky import ControlRequest, IControl, ISessions
 from tests.control.calls import BEARER, KEY, Room, anonymous_start, body, call, start, terminate, token
 from tests.fakes.sessions import credentials, status
@@ -149,7 +148,6 @@ class Start(SynchronousTestCase):
             pending = self.room.pending(start())
             self.room.sessions.starts[-1].refuse(refusal)
             self.assertIs(self.failureResultOf(pending).value, refusal)
-            self.assertEqual(refusal.headers, ())
 
     def test_a_client_that_leaves_frees_its_place(self) -> None:
         pending = self.room.pending(start())
@@ -354,76 +352,7 @@ class List(SynchronousTestCase):
             self.assertRaises(errors.NoCredential, self.room.ask, request)
 
 
-class Origins(SynchronousTestCase):
-    """The CORS protocol."""
-
-    ORIGIN = (b"Origin", b"https://game.example")
-
-    def setUp(self) -> None:
-        self.room = Room()
-
-    def preflight(self, name: bytes, **more: object) -> ControlRequest:
-        return call(b"OPTIONS", name, self.ORIGIN, (b"Access-Control-Request-Method", b"POST"), **more)
-
-    def test_a_preflight_of_an_allowed_origin_needs_no_credential(self) -> None:
-        for name, method in ((b"sessions/start", b"POST"), (b"sessions/status", b"GET")):
-            answer = self.room.answer(self.preflight(name))
-            fields = dict(answer.headers)
-            self.assertEqual((answer.status, answer.body), (204, b""))
-            self.assertEqual(fields[b"access-control-allow-origin"], b"https://game.example")
-            self.assertEqual(fields[b"access-control-allow-methods"], method)
-            self.assertEqual(fields[b"vary"], b"Origin")
-
-    def test_a_preflight_allows_every_field_that_the_calls_read(self) -> None:
-        allowed = dict(self.room.answer(self.preflight(b"sessions/start")).headers)[b"access-control-allow-headers"]
-        names = Names()
-        for field in (
-            b"authorization",
-            names.authorization,
-            names.key,
-            names.secret,
-            names.session_token,
-            names.idle_timeout,
-            names.idempotency_key,
-            names.grace,
-            names.timestamp,
-        ):
-            self.assertIn(field, allowed.split(b", "))
-
-    def test_a_preflight_of_another_origin_or_to_nowhere_is_refused(self) -> None:
-        refused = self.assertRaises(
-            errors.BadOrigin, self.room.ask, self.preflight(b"sessions/start", origin_allowed=False)
-        )
-        self.assertEqual(refused.headers, ())
-        self.assertRaises(errors.NotFound, self.room.ask, self.preflight(b"nowhere"))
-        self.assertRaises(errors.NotSessioned, self.room.ask, self.preflight(b"sessions", sessioned=False))
-
-    def test_options_that_is_no_preflight_is_a_wrong_method(self) -> None:
-        for headers in ((), (self.ORIGIN,), ((b"Access-Control-Request-Method", b"POST"),)):
-            request = call(b"OPTIONS", b"sessions/start", *headers)
-            self.assertRaises(errors.MethodNotAllowed, self.room.ask, request)
-
-    def test_answers_to_an_allowed_origin_can_be_read_by_its_pages(self) -> None:
-        self.room.sessions.add(status("sd-1"))
-        at_once = self.room.answer(call(b"GET", b"sessions/status", self.ORIGIN, session_token=token()))
-        pending = self.room.pending(start(self.ORIGIN))
-        self.room.sessions.starts[0].grant()
-        for answer in (at_once, self.successResultOf(pending)):
-            self.assertIn((b"access-control-allow-origin", b"https://game.example"), answer.headers)
-            self.assertIn((b"vary", b"Origin"), answer.headers)
-
-    def test_refusals_to_an_allowed_origin_can_be_read_too(self) -> None:
-        shared = errors.ShuttingDown()
-        at_once = self.assertRaises(errors.NoCredential, self.room.ask, call(b"GET", b"sessions", self.ORIGIN))
-        self.assertIn((b"access-control-allow-origin", b"https://game.example"), at_once.headers)
-        for headers, readable in (((self.ORIGIN,), True), ((), False)):
-            pending = self.room.pending(start(*headers))
-            self.room.sessions.starts[-1].refuse(shared)
-            self.failureResultOf(pending, errors.ShuttingDown)
-            self.assertEqual(bool(shared.headers), readable)
-
-    def test_answers_to_other_origins_and_to_no_page_say_nothing(self) -> None:
-        self.room.sessions.add(status("sd-1"))
-        foreign = call(b"GET", b"sessions/status", self.ORIGIN, session_token=token(), origin_allowed=False)
-        for request in (foreign, call(b"GET", b"sessions/status", session_token=token())):
-            self.assertEqual([name for name, _ in self.room.answer(request).headers], [b"content-type"])
+class Methods(SynchronousTestCase):
+    def test_a_call_has_one_method(self) -> None:
+        for method in (b"OPTIONS", b"GET", b"HEAD"):
+            self.assertRaises(errors.MethodNotAllowed, Room().ask, call(method, b"sessions/start"))

@@ -154,11 +154,6 @@ class Streaming(SynchronousTestCase):
         self.waiting.grant()
         self.assertEqual(client.finished, 1)
 
-    def test_pages_of_an_allowed_origin_can_read_the_events(self) -> None:
-        events = self.room.events(start(ACCEPT, (b"Origin", b"https://game.example")))
-        self.assertIn((b"access-control-allow-origin", b"https://game.example"), events.headers)
-        self.assertEqual(self.room.events(start(ACCEPT)).headers, ())
-
 
 class Asking(SynchronousTestCase):
     def test_only_a_client_that_names_the_type_gets_events(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 from unittest.mock import patch
 
@@ -157,7 +158,7 @@ class Failures(SynchronousTestCase):
             limit.failed(address, now)
 
     def test_a_burst_passes_and_the_next_waits(self) -> None:
-        limit = FailureLimit(burst=3, interval=2.0)
+        limit = FailureLimit(burst=3, interval=2.0, spare=0)
         self.fail(limit, "192.0.2.1", 10.0, times=3)
         refused = self.assertRaises(TooManyFailures, limit.check, "192.0.2.1", 10.0)
         self.assertEqual((refused.status, refused.retry_after), (429, 2.0))
@@ -166,25 +167,25 @@ class Failures(SynchronousTestCase):
         self.assertRaises(TooManyFailures, limit.check, "192.0.2.1", 12.0)
 
     def test_others_are_not_limited(self) -> None:
-        limit = FailureLimit(burst=1)
+        limit = FailureLimit(burst=1, spare=0)
         self.fail(limit, "192.0.2.1", 0.0)
         limit.check("192.0.2.2", 0.0)
         self.assertRaises(TooManyFailures, limit.check, "192.0.2.1", 0.0)
 
     def test_checking_alone_never_limits(self) -> None:
-        limit = FailureLimit(burst=1)
+        limit = FailureLimit(burst=1, spare=0)
         for _ in range(100):
             limit.check("192.0.2.1", 0.0)
         self.assertEqual(len(limit), 0)
 
     def test_the_burst_is_back_after_quiet(self) -> None:
-        limit = FailureLimit(burst=3, interval=2.0)
+        limit = FailureLimit(burst=3, interval=2.0, spare=0)
         self.fail(limit, "192.0.2.1", 0.0, times=3)
         self.fail(limit, "192.0.2.1", 6.0, times=3)
         self.assertRaises(TooManyFailures, limit.check, "192.0.2.1", 6.0)
 
     def test_ipv6_counts_by_its_64_bit_network_and_mapped_ipv4_as_ipv4(self) -> None:
-        limit = FailureLimit(burst=1)
+        limit = FailureLimit(burst=1, spare=0)
         self.fail(limit, "2001:db8:0:1::1", 0.0)
         self.assertRaises(TooManyFailures, limit.check, "2001:db8:0:1:ffff::2", 0.0)
         limit.check("2001:db8:0:2::1", 0.0)
@@ -194,14 +195,34 @@ class Failures(SynchronousTestCase):
         self.assertRaises(TooManyFailures, limit.check, "unix:peer", 0.0)
 
     def test_the_table_is_bounded_and_a_busy_failure_stays_in_it(self) -> None:
-        limit = FailureLimit(burst=2, interval=1000.0, size=10)
+        limit = FailureLimit(burst=2, interval=1000.0, size=10, spare=0)
         self.fail(limit, "192.0.2.1", 0.0)
         for number in range(100):
             limit.failed(f"198.51.100.{number}", 0.0)
-            limit.failed("192.0.2.1", 0.0)
+            with contextlib.suppress(TooManyFailures):
+                limit.failed("192.0.2.1", 0.0)
             self.assertLessEqual(len(limit), 10)
             self.assertRaises(TooManyFailures, limit.check, "192.0.2.1", 0.0)
 
+    def test_a_right_credential_from_an_exhausted_address_is_looked_at_and_a_wrong_one_is_told_to_wait(self) -> None:
+        limit = FailureLimit(burst=1, interval=2.0)
+        self.fail(limit, "192.0.2.1", 0.0)
+        for _ in range(40):
+            limit.check("192.0.2.1", 0.0)  # a right one costs nobody anything
+            refused = self.assertRaises(TooManyFailures, limit.failed, "192.0.2.1", 0.0)
+            self.assertEqual(refused.retry_after, 2.0)
+        self.fail(limit, "192.0.2.1", 2.0)  # what was refused has not made the wait longer
+
+    def test_exhausted_addresses_share_a_number_of_looks_a_second(self) -> None:
+        limit = FailureLimit(burst=1, interval=100.0, spare=3)
+        for address in ("192.0.2.1", "192.0.2.2"):
+            self.fail(limit, address, 0.0)
+        for address in ("192.0.2.1", "192.0.2.2", "192.0.2.1"):
+            limit.check(address, 5.0)
+        self.assertRaises(TooManyFailures, limit.check, "192.0.2.2", 5.9)
+        limit.check("192.0.2.3", 5.9)  # nobody else waits for them
+        limit.check("192.0.2.2", 6.0)
+
     def test_impossible_limits_are_refused(self) -> None:
-        for wrong in ({"burst": 0}, {"interval": 0.0}, {"size": 1}):
+        for wrong in ({"burst": 0}, {"interval": 0.0}, {"size": 1}, {"spare": -1}):
             self.assertRaises(ValueError, FailureLimit, **wrong)

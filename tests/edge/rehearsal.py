@@ -25,7 +25,7 @@ from sticky.edge.parsing import (
     parse_request,
     parse_response,
 )
-from sticky.edge.wire import Names, client_framing, client_head, container_head, trailer_section
+from sticky.edge.wire import Names, client_head, container_head, trailer_section
 from tests.edge.http_cases import Message
 
 LIMITS = HeadLimits()
@@ -213,6 +213,15 @@ def rehearse_response(parts: Iterable[bytes], request: RequestHead, *, limits: H
     except errors.BodyFault:
         answered.broken = True
     return answered
+
+
+def client_framing(response: ResponseHead, request: RequestHead) -> Framing:
+    """How the response's body has to end for this client."""
+    if response.framing is Framing.CHUNKED and request.minor == 0:
+        return Framing.CLOSE
+    if response.framing is Framing.CLOSE and request.minor == 1:
+        return Framing.CHUNKED
+    return response.framing
 
 
 def _deliver(out: bytearray, scanner: Body, data: bytes, head: ResponseHead, request: RequestHead) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
 from sticky import errors
+from sticky.core.proxy_tokens import FailureLimit
 from sticky.core.values import EndReason, ServerName
 from sticky.edge.handshake import Handshake, IWebSocketFront
 from sticky.edge.site import Site
@@ -18,6 +20,7 @@ from tests.fakes.routing import SERVER, SESSION, TOKEN, claims
 from tests.fakes.transport import FakeTransport
 
 HOST = b"Host: game.example\r\n"
+FORGED = b"GET / HTTP/1.1\r\n" + HOST + b"Modal-Authorization: Bearer forged\r\n\r\n"
 COOKIE = b"Cookie: __Host-modal-session-token=" + TOKEN + b"\r\n"
 
 
@@ -93,6 +96,59 @@ class CredentialTests(TestCase):
         self.assertEqual(fields(client.taken)[0], b"HTTP/1.1 204 No Content")
         self.assertEqual(edge.routing.granted, 0)
 
+    def test_a_preflight_of_a_control_call_is_answered_in_the_same_way(self) -> None:
+        edge = FakeEdge(Site(name=SERVER, allowed_origins=frozenset({"https://shop.example"})))
+        asking = b"Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: modal-key,modal-secret\r\n"
+        line = b"OPTIONS /_modal/sessions/start HTTP/1.1\r\n"
+        told = fields(ask(edge, line + HOST + b"Origin: https://shop.example\r\n" + asking + b"\r\n").taken)
+        for field in (
+            b"access-control-allow-origin: https://shop.example",
+            b"access-control-allow-credentials: true",
+            b"access-control-allow-methods: POST",
+            b"access-control-allow-headers: modal-key,modal-secret",
+            b"vary: Origin",
+        ):
+            self.assertIn(field, told)
+        self.assertEqual(edge.control.requests, [])
+        ask(edge, line + HOST + b"Origin: https://evil.example\r\n" + asking + b"\r\n")
+        self.assertEqual(len(edge.control.requests), 1)
+
+    def test_answers_to_pages_of_an_allowed_origin_can_be_read_whatever_they_are(self) -> None:
+        site = Site(name=SERVER, allowed_origins=frozenset({"https://shop.example"}))
+        page = HOST + b"Origin: https://shop.example\r\n\r\n"
+        readable = b"access-control-allow-origin: https://shop.example"
+        for given in (Answer(200, (), b"{}"), errors.ShuttingDown(), Stream(), Deferred[Answer]()):
+            edge = FakeEdge(site)
+            edge.control.answer_with = given
+            client = ask(edge, b"GET /_modal/sessions HTTP/1.1\r\n" + page)
+            if isinstance(given, Deferred):
+                given.errback(errors.NotFound())
+                client.drain()
+            self.assertIn(readable, fields(client.taken))
+            self.assertIn(b"access-control-expose-headers: retry-after", fields(client.taken))
+        other = ask(FakeEdge(site), b"GET /_modal/sessions HTTP/1.1\r\n" + page.replace(b"shop", b"evil"))
+        self.assertNotIn(b"access-control", other.taken)
+
+    def test_a_good_token_passes_from_an_address_of_many_forged_ones_and_those_get_429(self) -> None:
+        edge = FakeEdge()
+        edge.context.failures = FailureLimit(burst=5, interval=60.0)
+        for number in range(40):
+            client = ask(edge, FORGED)
+            self.assertIn(b" 401 " if number < 5 else b" 429 ", client.taken)
+        self.assertNotIn(TOKEN, edge.verifier.remembered)
+        ask(edge, get())
+        self.assertEqual(edge.routing.granted, 1)
+
+    def test_what_forged_tokens_cost_is_bounded_and_remembered_tokens_pass_all_the_same(self) -> None:
+        edge = FakeEdge()
+        edge.context.failures = FailureLimit(burst=1, interval=60.0, spare=3)
+        edge.verifier.remembered.add(TOKEN)
+        for _ in range(10):
+            ask(edge, FORGED)
+        self.assertEqual(edge.verifier.checked, 1 + 3)
+        ask(edge, get())
+        self.assertEqual(edge.routing.granted, 1)
+
 
 class RedirectTests(TestCase):
     def test_a_navigation_with_a_query_token_is_307_with_the_cookie(self) -> None:
@@ -104,6 +160,14 @@ class RedirectTests(TestCase):
         self.assertEqual(lines.count(b"cache-control: no-store"), 1)
         self.assertTrue(any(line.startswith(b"set-cookie: __Host-modal-session-token=") for line in lines))
         self.assertEqual(edge.routing.granted, 0)
+
+    def test_without_a_host_there_is_no_redirect_and_the_token_counts_as_it_is(self) -> None:
+        line = b"GET /a?modal_session_token=" + TOKEN + b"&b=1 HTTP/1.0\r\n\r\n"
+        edge = FakeEdge()
+        ask(edge, line)
+        self.assertEqual(fields(edge.container().drain())[0], b"GET /a?b=1 HTTP/1.0")
+        client = ask(FakeEdge(Site(name=SERVER, url="https://game.example")), line)
+        self.assertIn(b"location: https://game.example/a?b=1", fields(client.taken))
 
     def test_a_bad_query_token_sets_no_cookie(self) -> None:
         client = ask(FakeEdge(), b"GET /a?modal_session_token=bad HTTP/1.1\r\n" + HOST + b"\r\n")
@@ -195,7 +259,7 @@ class ControlTests(TestCase):
         stream.write(b"event: queued\n\n")
         client.drain()
         self.assertTrue(client.taken.endswith(b"f\r\nevent: queued\n\n\r\n"))
-        self.assertIn(b"x-a: 1", fields(client.taken))
+        self.assertIn(b"content-type: text/event-stream", fields(client.taken))
         self.assertIn(b"content-type: text/event-stream", fields(client.taken))
         stream.finish()
         client.drain()
@@ -211,7 +275,6 @@ class ControlTests(TestCase):
 class Stream:
     """Hands the test what it was given."""
 
-    headers = ((b"x-a", b"1"),)
     stopped = 0
 
     def start(self, write: Any, finish: Any) -> None:

@@ -10,7 +10,7 @@ from sticky.edge.sweep import Sweep
 from sticky.edge.upstream import MAX_DIALS, Pool, Upstream, Upstreams
 from sticky.isticky import TCPAddress, UNIXAddress
 from tests.fakes.edge import ANSWER, FakeEdge, get
-from tests.fakes.transport import FakeReactor, FakeTransport
+from tests.fakes.transport import EagerTransport, FakeReactor, FakeTransport
 
 CONTAINER = ContainerId("ct-1")
 
@@ -67,8 +67,10 @@ class PoolTests(TestCase):
         self.assertIsNone(self.pool.take(1.0))
         for _ in range(7):
             self.reactor.advance(0.5)
-        self.assertTrue(transport.aborted)
-        self.reactor.advance(0)
+        self.assertEqual((transport.disconnecting, transport.aborted), (True, False))  # by a FIN, not by a reset
+        self.assertIsNone(self.pool.take(60.0))
+        transport.drain()
+        self.reactor.advance(0.5)
         self.assertEqual(len(self.upstreams), 0)
         self.assertEqual(self.reactor.getDelayedCalls(), [])
 
@@ -131,7 +133,7 @@ class PoolTests(TestCase):
         user, transport = self.connected()
         user.ready[0].give_back()
         self.assertIsNot(self.upstreams.pool(CONTAINER, UNIXAddress("/run/x")), self.pool)
-        self.assertTrue(transport.aborted)
+        self.assertEqual((transport.disconnecting, transport.aborted), (True, False))
         self.upstreams.pool(CONTAINER, UNIXAddress("/run/x")).dial(User())
         self.assertEqual(self.reactor.undecided[0].address, "/run/x")
 
@@ -219,3 +221,90 @@ class RetryTests(TestCase):
         container.drain()
         self.assertTrue(container.taken.endswith(b"\r\n\r\nabcdef"))
         self.assertIsNone(container.producer)
+
+
+class SecondSendingTests(TestCase):
+    """A container closes a kept connection between our look and our write: what may go out again, by what had gone out.
+
+    On transports that write at once and say what is left, as ours do.
+    """
+
+    def lost_after(
+        self, method: bytes, body: bytes, room: int | None, answered: bytes = b""
+    ) -> tuple[FakeEdge, FakeTransport]:
+        """A second request on a kept connection, which takes `room` bytes of it (None: all) and is lost then."""
+        edge = FakeEdge()
+        edge.reactor.transport = EagerTransport
+        client = edge.client()
+        client.receive(get())
+        container = edge.container()
+        assert isinstance(container, EagerTransport)
+        container.receive(ANSWER)
+        client.drain()
+        client.taken = b""
+        container.room = room
+        client.receive(get(b"/again", b"Content-Length: %d\r\n" % len(body), method) + body)
+        if answered:
+            container.receive(answered)
+        container.receive_reset()
+        client.drain()
+        return edge, client
+
+    def assert_once_more(self, edge: FakeEdge, client: FakeTransport, method: bytes, body: bytes) -> None:
+        """It goes out whole on a fresh connection, and never a third time."""
+        container = edge.container()
+        container.drain()
+        self.assertEqual(
+            (container.taken.count(method + b" /again "), container.taken.endswith(b"\r\n\r\n" + body)), (1, True)
+        )
+        container.receive_reset()
+        client.drain()
+        self.assertIn(b" 502 ", client.taken)
+        self.assertEqual((edge.reactor.undecided, edge.routing.held), ([], set()))
+
+    def assert_never_again(self, edge: FakeEdge, client: FakeTransport) -> None:
+        self.assertEqual((edge.reactor.undecided, edge.routing.held), ([], set()))
+        self.assertIn(b" 502 ", client.taken)
+
+    def test_an_idempotent_request_without_a_body_goes_out_once_more_whatever_was_written(self) -> None:
+        for method in (b"GET", b"PUT", b"DELETE", b"OPTIONS", b"HEAD"):
+            for room in (0, 5, None):
+                self.assert_once_more(*self.lost_after(method, b"", room), method, b"")
+
+    def test_an_idempotent_request_never_does_once_an_answer_has_begun(self) -> None:
+        self.assert_never_again(*self.lost_after(b"GET", b"", None, b"H"))
+
+    def test_a_put_whose_body_may_have_gone_out_never_does(self) -> None:
+        for room in (1, 60, None):
+            self.assert_never_again(*self.lost_after(b"PUT", b"hello", room))
+
+    def test_whatever_was_not_written_at_all_goes_out_once_more(self) -> None:
+        for method, body in (
+            (b"POST", b""),
+            (b"POST", b"hello"),
+            (b"PATCH", b"hello"),
+            (b"PUT", b"hello"),
+            (b"POST", bytes(9_000)),
+        ):
+            self.assert_once_more(*self.lost_after(method, body, 0), method, body)
+
+    def test_a_post_never_does_once_one_byte_was_written(self) -> None:
+        for body in (b"", b"hello", bytes(9_000)):
+            for room in (1, 60, None):
+                self.assert_never_again(*self.lost_after(b"POST", body, room))
+
+    def test_a_post_never_does_when_its_beginning_went_out_later(self) -> None:
+        edge = FakeEdge()
+        edge.reactor.transport = EagerTransport
+        client = edge.client()
+        client.receive(get())
+        container = edge.container()
+        assert isinstance(container, EagerTransport)
+        container.receive(ANSWER)
+        client.drain()
+        container.room = 0
+        client.receive(get(b"/again", b"Content-Length: 5\r\n", b"POST") + b"hello")
+        container.drain(3)
+        container.receive_reset()
+        client.drain()
+        self.assert_never_again(edge, client)

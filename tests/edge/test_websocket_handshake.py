@@ -7,9 +7,10 @@ from twisted.trial.unittest import TestCase
 
 from sticky import errors
 from sticky.core.values import ContainerId, EndReason
+from sticky.edge.grammar import HeadLimits
 from sticky.edge.handshake import RelayRules
 from sticky.edge.websocket import RelayTimes, WebSocketRelays
-from sticky.isticky import ILeaseHolder, UNIXAddress
+from sticky.isticky import ILeaseHolder, TCPAddress, UNIXAddress
 from tests.fakes.ws_front import FakeLease
 from tests.fakes.ws_transport import ACCEPT, KEY, SWITCHED, FakeFront, FakeReactor, FakeTransport, Relayed, handshake
 
@@ -144,6 +145,24 @@ class RefusingTests(TestCase):
         relayed.settle(6.1)
         self.assertRefused(relayed, errors.GatewayTimeout)
         self.assertTrue(connector.given_up)
+
+    def test_the_dial_and_the_head_of_the_answer_have_the_limits_of_any_request(self) -> None:
+        for address in (TCPAddress("127.0.0.1", 1), UNIXAddress("/c")):
+            relayed = Relayed(RelayTimes(connect_timeout=2.5), address)
+            self.assertEqual(relayed.ask().timeout, 2.5)
+        reactor = FakeReactor()
+        relays = WebSocketRelays(reactor, heads=HeadLimits(head=200, fields=6))
+        for long, refused in (
+            (b"X: " + b"y" * 20 + b"\r\n", False),
+            (b"X: " + b"y" * 200 + b"\r\n", True),
+            (b"X: y\r\n" * 4, True),
+        ):
+            front = FakeFront(FakeTransport(reactor))
+            relays.relay(front, handshake(), FakeLease(UNIXAddress("/c")))
+            container = reactor.dials[-1].succeed()
+            assert container is not None
+            container.deliver(SWITCHED[:-2] + long + b"\r\n")
+            self.assertEqual(front.calls, ["refuse" if refused else "take_over"])
 
     def test_a_session_that_ends_while_its_container_is_dialled_is_410(self) -> None:
         relayed = Relayed()

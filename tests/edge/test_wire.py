@@ -7,10 +7,9 @@ from twisted.trial.unittest import TestCase
 from sticky.core.values import EndReason
 from sticky.edge.forwarding import Peer, TrustedProxies
 from sticky.edge.grammar import HeadLimits
-from sticky.edge.parsing import Framing, RequestHead, parse_request, parse_response
+from sticky.edge.parsing import RequestHead, parse_request, parse_response
 from sticky.edge.wire import (
     Names,
-    client_framing,
     client_head,
     close_code,
     container_head,
@@ -198,14 +197,6 @@ class ClientHeadTests(TestCase):
     def test_framing_for_each_version(self) -> None:
         chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         until_close = b"HTTP/1.1 200 OK\r\n\r\n"
-        old = request(line=b"GET / HTTP/1.0")
-        for head, asked, framing in (
-            (chunked, request(), Framing.CHUNKED),
-            (chunked, old, Framing.CLOSE),
-            (until_close, request(), Framing.CHUNKED),
-            (until_close, old, Framing.CLOSE),
-        ):
-            self.assertIs(client_framing(parse_response(head, b"GET"), asked), framing)
         self.assertEqual(self.answer(until_close), chunked)
         self.assertEqual(
             self.answer(chunked, minor=0, keep_alive=False), b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"

@@ -26,15 +26,18 @@ class FakeVerifier:
 
     def __init__(self) -> None:
         self.known: dict[bytes, Claims | Exception] = {TOKEN: claims()}
+        self.remembered: set[bytes] = set()
+        self.checked = 0
 
     def verify(self, token: bytes, wall: float) -> Claims:
+        self.checked += token not in self.remembered
         found = self.known.get(token, errors.BadCredential())
         if isinstance(found, Exception):
             raise found
         return found
 
     def remembers(self, token: bytes) -> bool:
-        return token in self.known
+        return token in self.remembered
 
 
 @implementer(ILease)

@@ -186,6 +186,27 @@ class FakeTransport:
         self.protocol.connectionLost(Failure(reason))
 
 
+class EagerTransport(FakeTransport):
+    """One that writes at once, and says what the kernel has not taken, as ours do. `room`: bytes that it takes at once."""
+
+    room: int | None = None  # all
+
+    @property
+    def buffered(self) -> int:
+        return len(self.buffer)
+
+    @property
+    def all_out(self) -> bool:
+        return not (self.buffer or self.lost or self.aborted)
+
+    def write(self, data: bytes) -> None:
+        empty = not self.buffer
+        super().write(data)
+        if empty and self.buffer and not (self.lost or self.aborted or self.fin_sent):
+            size = len(self.buffer) if self.room is None else self.room
+            self.taken, self.buffer = self.taken + self.buffer[:size], self.buffer[size:]
+
+
 class FakeConnector:
     """One attempt to connect, decided by the test."""
 
@@ -198,7 +219,7 @@ class FakeConnector:
     def succeed(self) -> FakeTransport:
         """The connection stands; the test is the container."""
         self.open = False
-        transport = FakeTransport(self.reactor)
+        transport = self.reactor.transport(self.reactor)
         transport.connect(self.factory.buildProtocol(None))
         return transport
 
@@ -215,6 +236,8 @@ class FakeConnector:
 
 class FakeReactor(Clock):
     """A clock that also dials; `dials` are the attempts in order."""
+
+    transport: type[FakeTransport] = FakeTransport  # of the connections that it makes
 
     def __init__(self) -> None:
         super().__init__()

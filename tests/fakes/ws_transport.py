@@ -149,20 +149,21 @@ class FakeReactor(Clock):
 
     def connectTCP(self, host: str, port: int, factory: Any, timeout: float = 30) -> FakeConnector:
         """Wait for the test."""
-        self.dials.append(FakeConnector(self, TCPAddress(host, port), factory))
+        self.dials.append(FakeConnector(self, TCPAddress(host, port), factory, timeout))
         return self.dials[-1]
 
     def connectUNIX(self, path: str, factory: Any, timeout: float = 30) -> FakeConnector:
         """Wait for the test."""
-        self.dials.append(FakeConnector(self, UNIXAddress(path), factory))
+        self.dials.append(FakeConnector(self, UNIXAddress(path), factory, timeout))
         return self.dials[-1]
 
 
 class FakeConnector:
     """One attempt."""
 
-    def __init__(self, reactor: FakeReactor, address: Address, factory: Any) -> None:
+    def __init__(self, reactor: FakeReactor, address: Address, factory: Any, timeout: float) -> None:
         self.reactor = reactor
+        self.timeout = timeout
         self.address = address
         self.factory = factory
         self.given_up = False

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+import struct
 from typing import Any
 
 from twisted.internet import reactor as _reactor
+from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.protocol import ClientFactory, Factory, Protocol
@@ -15,7 +17,7 @@ from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
 from sticky.edge.accepting import Acceptor
-from sticky.edge.dialling import Attempt, Dialler
+from sticky.edge.dialling import Attempt, Connecting, Dialler
 from sticky.edge.fast_loop import accelerate, can_accelerate
 from sticky.edge.transport import HIGH, READ_SIZE, Stream
 
@@ -59,6 +61,13 @@ class Producer:
 
     def stopProducing(self) -> None:
         self.calls.append("stop")
+
+
+class FailingAtOnce(Noting):
+    """Fails when it gets its connection."""
+
+    def makeConnection(self, transport: Any) -> None:
+        raise ZeroDivisionError
 
 
 class StreamCase(TestCase):
@@ -309,6 +318,85 @@ class DialTests(StreamCase):
         await self.until(lambda: made[0].ended == ["read"] and dialled.ended == ["ConnectionDone"])
         made[0].transport.loseConnection()
         await self.until(lambda: made[0].ended == ["read", "ConnectionDone"])
+
+    async def test_a_container_that_resets_a_connection_at_once_is_a_connection_that_ended(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        dialled = Noting()
+        addresses: list[Any] = []
+
+        class Making(ClientFactory):
+            def buildProtocol(self, address: Any) -> Any:
+                addresses.append(address)
+                return dialled
+
+        attempt = Connecting(reactor, socket.AF_INET, listener.getsockname(), Making(), 5)
+        peer, _ = listener.accept()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+        assert attempt._handle is not None
+        attempt._handle.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # the reset comes after the look for an error
+        self.assertRaises(OSError, attempt._handle.getpeername)
+        attempt.doWrite()
+        self.assertEqual(addresses, [IPv4Address("TCP", *listener.getsockname())])
+        self.assertEqual(dialled.transport.getPeer(), IPv4Address("TCP", "", 0))
+        await self.until(lambda: dialled.ended)
+
+    async def test_a_dialled_protocol_that_fails_at_once_loses_its_connection(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        failing = FailingAtOnce()
+        factory = ClientFactory()
+        factory.buildProtocol = lambda address: failing  # type: ignore[method-assign,assignment]
+        Dialler(reactor).connectTCP("127.0.0.1", listener.getsockname()[1], factory)
+        await self.until(lambda: failing.ended == ["ConnectionAborted"])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    async def test_a_factory_that_fails_is_told_so_and_its_connection_closed(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        failed: list[Failure] = []
+
+        class Failing(ClientFactory):
+            def buildProtocol(self, address: Any) -> Any:
+                raise ZeroDivisionError
+
+            def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:
+                failed.append(reason)
+
+        Dialler(reactor).connectTCP("127.0.0.1", listener.getsockname()[1], Failing())
+        await self.until(lambda: failed)
+        peer, _ = listener.accept()
+        self.addCleanup(peer.close)
+        peer.setblocking(False)
+        await self.until(lambda: peer.recv(1) == b"")
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    async def test_a_client_whose_protocol_or_factory_fails_is_closed_and_others_are_served(self) -> None:
+        failing = FailingAtOnce()
+        good = Noting()
+        to_make: list[Any] = [failing, None, good]
+
+        class Making(Factory):
+            def buildProtocol(self, address: Any) -> Any:
+                return to_make.pop(0) or 1 // 0
+
+        port = Acceptor(reactor.listenTCP(0, Making(), interface="127.0.0.1"), lambda text, **fields: None)
+        clients = []
+        for _ in range(3):
+            clients.append(socket.create_connection(("127.0.0.1", port.getHost().port)))
+            self.addCleanup(clients[-1].close)
+        clients[2].send(b"hello")
+        await self.until(lambda: good.received == b"hello" and failing.ended == ["ConnectionAborted"])
+        for client in clients[:2]:
+            client.settimeout(5)
+            try:
+                self.assertEqual(client.recv(1), b"")
+            except ConnectionResetError:
+                pass
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
+        good.transport.abortConnection()
+        await port.stopListening()
 
     async def test_refused_given_up_and_impossible_dials_fail_once_in_a_later_turn(self) -> None:
         failed: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import cast
 from unittest import skipIf
@@ -102,6 +103,68 @@ class LineTests(Written):
         log.write(record())
         self.clock.advance(FLUSH_AFTER)
         self.assertEqual((len(said), log.counts.requests), (2, 4))
+
+
+class SlowReaderTests(TestCase):
+    """A log into a pipe whose reader stops."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.reader, writer = os.pipe()
+        self.addCleanup(os.close, self.reader)
+        os.set_blocking(self.reader, False)
+        self.lines = Lines(None, self.clock)
+        self.lines._fd = writer
+        self.addCleanup(os.close, writer)
+        self.said: list[LogEvent] = []
+        self.lines._log.observer = self.said.append  # type: ignore[assignment]
+        self.log = AccessLog("modal", FORMS["combined"](), self.lines, lambda: WALL)
+
+    def write(self, batches: int) -> None:
+        for _ in range(batches * BATCH):
+            self.log.write(record(b"/" + bytes(b"x" * 200)))
+
+    def read(self) -> bytes:
+        data = b""
+        while True:
+            try:
+                data += os.read(self.reader, 1 << 20)
+            except BlockingIOError:
+                return data
+
+    def test_it_never_waits_drops_whole_batches_and_says_so_once_there_is_room(self) -> None:
+        self.write(20)  # of about 27 KB each: a pipe holds 64 KiB
+        dropped = self.lines.dropped
+        self.assertGreater(dropped, 10)
+        self.assertEqual((self.said, self.log.counts.requests), ([], 20 * BATCH))
+        data = self.read()
+        self.write(1)
+        data += self.read()
+        (event,) = self.said
+        self.assertEqual((event["count"], self.lines.dropped), (dropped, dropped))
+        lines = data.splitlines(keepends=True)
+        self.assertEqual(len(lines), (21 - dropped) * BATCH)
+        self.assertEqual({len(line) for line in lines}, {len(lines[0])})  # none is cut
+
+    def test_a_reader_that_stops_again_and_again_is_told_of_once_a_minute(self) -> None:
+        for _ in range(3):
+            self.write(20)
+            self.read()
+            self.write(1)
+            self.read()
+        self.assertEqual(len(self.said), 1)
+        self.clock.advance(SAY_EVERY)
+        self.write(1)
+        self.assertEqual(len(self.said), 2)
+        self.assertEqual(sum(event["count"] for event in self.said), self.lines.dropped)
+
+    def test_a_reader_that_is_gone_stops_nothing(self) -> None:
+        gone, writer = os.pipe()
+        os.close(gone)
+        self.addCleanup(os.close, writer)
+        self.lines._fd = writer
+        self.write(2)
+        self.assertEqual((len(self.said), self.lines.dropped), (1, 2))
 
 
 class FormTests(Written):
