@@ -151,10 +151,10 @@ class RefusingTests(TestCase):
             relayed = Relayed(RelayTimes(connect_timeout=2.5), address)
             self.assertEqual(relayed.ask().timeout, 2.5)
         reactor = FakeReactor()
-        relays = WebSocketRelays(reactor, heads=HeadLimits(head=200, fields=6))
+        relays = WebSocketRelays(reactor, heads=HeadLimits(head=400, fields=6))
         for long, refused in (
             (b"X: " + b"y" * 20 + b"\r\n", False),
-            (b"X: " + b"y" * 200 + b"\r\n", True),
+            (b"X: " + b"y" * 400 + b"\r\n", True),
             (b"X: y\r\n" * 4, True),
         ):
             front = FakeFront(FakeTransport(reactor))
