@@ -151,7 +151,7 @@ class RefusingTests(TestCase):
             relayed = Relayed(RelayTimes(connect_timeout=2.5), address)
             self.assertEqual(relayed.ask().timeout, 2.5)
         reactor = FakeReactor()
-        relays = WebSocketRelays(reactor, heads=HeadLimits(head=400, fields=6))
+        relays = WebSocketRelays(reactor, heads=HeadLimits(head=400, fields=8))
         for long, refused in (
             (b"X: " + b"y" * 20 + b"\r\n", False),
             (b"X: " + b"y" * 400 + b"\r\n", True),
