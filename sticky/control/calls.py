@@ -120,7 +120,7 @@ class ControlCalls:
         if not parameters.wants_events(request):
             return bodies.ok(bodies.status(status))
         warning = parameters.warning(request.query)
-        return StatusEvents(lambda: self._sessions.status(claims), self._clock, warning, cors.readable(request))
+        return StatusEvents(lambda: self._sessions.status(claims), self._clock, warning)
 
     def _extend(self, request: ControlRequest) -> Answer:
         claims = self._holder(request)

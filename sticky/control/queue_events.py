@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 
-
 class Phase(Enum):
     """How far the answer is."""
 

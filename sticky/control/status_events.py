@@ -20,7 +20,6 @@ from sticky.isticky import IEventStream, SessionStatus
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-    from sticky.control.cors import Fields
 
 WARNING: Final = 60.0  #: seconds before the end, where the client asks for no other number
 SHARE: Final = 1 / 4  #: of the idle timeout: a shorter one would else be warned of from its beginning
@@ -55,10 +54,7 @@ class StatusEvents:
 
     _log = Logger()
 
-    def __init__(
-        self, look: Callable[[], SessionStatus], clock: IReactorTime, warning: float | None, headers: Fields = ()
-    ) -> None:
-        self.headers = headers
+    def __init__(self, look: Callable[[], SessionStatus], clock: IReactorTime, warning: float | None) -> None:
         self._look = look
         self._clock = clock
         self._warning = warning

@@ -117,12 +117,6 @@ class Watching(SynchronousTestCase):
         self.stream.stop()
         self.assertEqual((client.finished, self.room.clock.getDelayedCalls()), (0, []))
 
-    def test_pages_of_an_allowed_origin_can_read_it(self) -> None:
-        origin = (b"Origin", b"https://game.example")
-        stream = self.room.ask(attrs.evolve(asking(), headers=(ACCEPT, origin)))
-        assert isinstance(stream, StatusEvents)
-        self.assertIn((b"access-control-allow-origin", b"https://game.example"), stream.headers)
-
 
 class Table(SynchronousTestCase):
     def test_what_is_not_listed_is_refused_and_changes_nothing(self) -> None:
