@@ -119,6 +119,10 @@ class Servers:
             raise errors.UnknownSession
         return self.by_name[claims.server].terminate(claims, grace)
 
+    def release(self, server: ServerName, owner: str, name: str, grace: float | None) -> Deferred[None]:
+        """See `ISessions`."""
+        return self._serving(server).release(owner, name, grace)
+
     def status(self, claims: Claims) -> SessionStatus:
         """See `ISessions`."""
         return self._of(claims).status(claims)

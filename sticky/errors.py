@@ -66,7 +66,7 @@ class BadIdempotencyKey(BadRequest):
 
 class BadSessionName(BadRequest):
     code = "bad_session_name"
-    text = "Sessions of this Server cannot be named by their clients."
+    text = "A session's name has 1 to 128 characters of UTF-8, none of them a control character."
 
 
 class MissingSessionToken(BadRequest):
@@ -172,6 +172,11 @@ class UnknownContainer(NotFound):
     text = "There is no such container."
 
 
+class UnknownName(NotFound):
+    code = "unknown_name"
+    text = "No session of this caller has this name, nor had one since it was released."
+
+
 class NotSessioned(NotFound):
     code = "not_sessioned"
     text = "This Server has no sessions."
@@ -212,6 +217,22 @@ class SessionEnded(Refusal):
         self.code = reason
         self.detail = detail
         super().__init__(f"The session has ended ({reason}{f': {detail}' if detail else ''}).")
+
+
+class SessionExpired(Refusal):
+    """The name is known and its session is over. It answers so until it is released; a retry does not help."""
+
+    status = 410
+    code = "session_expired"
+    text = "The session of this name has ended."
+
+    def __init__(self, reason: str = "ended", detail: str | None = None) -> None:
+        self.reason = reason
+        self.detail = detail
+        super().__init__(
+            f"The session of this name has ended ({reason}{f': {detail}' if detail else ''}). "
+            "Release the name to start afresh, or use another."
+        )
 
 
 class TargetTooLong(Refusal):

@@ -103,7 +103,7 @@ class Credentials:
     token: str = attrs.field(repr=False)
     idle_timeout: float  #: seconds
     expires_at: float  #: Unix time of the token's hard expiry
-    created: bool  #: False when an idempotency key found a session that was there already
+    created: bool  #: False when an idempotency key or a name found a session that was there already
 
 
 @attrs.frozen
@@ -115,6 +115,7 @@ class StartRequest:
     owner: str  #: the proxy token's owner; "" on an unauthenticated Server
     idle_timeout: float | None  #: seconds; None: the Server's default
     key: str | None = attrs.field(repr=False, default=None)  #: idempotency key
+    name: str | None = attrs.field(repr=False, default=None)  #: what the client calls the session: get or create
 
 
 @attrs.frozen
@@ -139,6 +140,7 @@ class SessionStatus:
     owner: str
     container: ContainerId
     created_ago: float  #: seconds
+    name: str | None = attrs.field(repr=False, default=None)  #: what its client calls it
 
 
 class ISessions(Interface):
@@ -147,8 +149,10 @@ class ISessions(Interface):
     def start(request: StartRequest) -> Deferred[Credentials]:
         """Queue a start. Cancelling the Deferred means that the client left: its place is freed.
 
-        Fails with `errors.BadIdleTimeout`, `errors.KeyReused` (final) or an `errors.Unavailable` (retry, see its
-        `retry_after`). Success promises a session that lived at the moment of the answer, on a ready container.
+        With a name the session of this owner and name is found, or started if the name was never seen or was released.
+
+        Fails with `errors.BadIdleTimeout`, `errors.KeyReused`, `errors.SessionExpired` (final) or an `errors.Unavailable`
+        (retry, see its `retry_after`). Success promises a session that lived at the moment of the answer, on a ready container.
         """
 
     def position(waiting: Deferred[Credentials]) -> QueuePosition | None:
@@ -159,6 +163,13 @@ class ISessions(Interface):
 
         Fires when that would survive a crash of the daemon; fails with `errors.StorageFailed` (retry) where it would not.
         Raises `errors.UnknownSession` where there is nothing to terminate; a session that drains already is accepted.
+        """
+
+    def release(server: ServerName, owner: str, name: str, grace: float | None) -> Deferred[None]:
+        """Forget a name, so that its next use starts afresh; a session that it stands for is terminated.
+
+        Fires when that would survive a crash of the daemon; fails with `errors.StorageFailed` (retry) where it would not.
+        Raises `errors.UnknownName`.
         """
 
     def status(claims: Claims) -> SessionStatus:
@@ -308,6 +319,7 @@ class ControlRequest:
     session_token: bytes | None = attrs.field(
         repr=False, default=None
     )  #: as on a data request: first present credential
+    named: bool = True  #: whether clients may name their sessions
     session_from_cookie: bool = False  #: that credential is the cookie, which a browser sends unasked: the Origin rule
 
     def header(self, name: bytes) -> bytes | None:

@@ -182,6 +182,7 @@ def site(settings: ServerSettings) -> Site:
         url=settings.url,
         sessioned=settings.sessioned,
         unauthenticated=settings.unauthenticated,
+        public_names=settings.public_names,
         allowed_origins=frozenset(settings.allowed_origins),
         half_close_timeout=settings.half_close_timeout,
         ended_status=settings.ended_status,

@@ -172,7 +172,9 @@ class ServerService(Service):
         if not self._journal.works:
             return fail(errors.StorageFailed(retry_after=1.0))
         waiter, answer = self._waiting.join(self._left)
-        self._step(StartRequested(waiter, request.caller, request.owner, request.idle_timeout, request.key))
+        self._step(
+            StartRequested(waiter, request.caller, request.owner, request.idle_timeout, request.key, request.name)
+        )
         return answer
 
     def position(self, waiting: Deferred[Credentials]) -> QueuePosition | None:
@@ -222,6 +224,7 @@ class ServerService(Service):
         for waiter in effect.waiters:
             self._waiting.answer(waiter, failure)
         if effect.created:
+            self.fleet.disown(effect.session)
             try:
                 self.fleet.terminate(self._clock.seconds(), effect.container, effect.session, None)
             except errors.UnknownSession:
@@ -236,6 +239,16 @@ class ServerService(Service):
             return fail(errors.StorageFailed(retry_after=1.0))
         try:
             self.fleet.terminate(self._clock.seconds(), claims.container, claims.session, grace)
+        finally:
+            self._follow_up()
+        return self._journal.settled()
+
+    def release(self, owner: str, name: str, grace: float | None) -> Deferred[None]:
+        """See `ISessions`."""
+        if not self._journal.works:
+            return fail(errors.StorageFailed(retry_after=1.0))
+        try:
+            self.fleet.release(self._clock.seconds(), owner, name, grace)
         finally:
             self._follow_up()
         return self._journal.settled()
@@ -279,6 +292,7 @@ class ServerService(Service):
             session.caller,
             container,
             now - session.created_at,
+            session.name,
         )
 
     # --- containers

@@ -8,7 +8,7 @@ ADVICE = {
     "bad_request": "Correct the request; the message says what is wrong with it.",
     "bad_idle_timeout": "Ask for whole seconds from 1 to the Server's `max_idle_timeout`, or for none: then its default counts.",
     "bad_idempotency_key": "Use a fresh random key of 16 to 128 letters, digits, `-`, `_` or `.` for each session you want.",
-    "bad_session_name": "Leave the session's name out.",
+    "bad_session_name": "Use 1 to 128 characters; an unauthenticated Server also needs `public_names`. Or leave the name out.",
     "missing_session_token": "Send the session's token in the session token header, as `sessions.terminate` does.",
     "bad_grace": "Give a number of seconds from 0 to 3600, or none.",
     "ambiguous_id": "Write more of the id; `sticky sessions list` and `sticky containers list` show them in full.",
@@ -25,6 +25,7 @@ ADVICE = {
     # 404 to 422
     "not_found": "Look at the address: control calls have fixed names.",
     "unknown_host": "Use one of the Servers' `hosts`, or add this one; `sticky status` shows each Server's URL.",
+    "unknown_name": "There is nothing to release: the next use of this name starts a session.",
     "unknown_session": "It has ended or never was: start another. `sticky sessions list` shows those there are.",
     "unknown_server": "`sticky status` shows the names.",
     "unknown_container": "`sticky containers list` shows them; one that ended long ago is forgotten.",
@@ -54,6 +55,7 @@ ADVICE = {
     "gateway_timeout": "Look at what the container is doing, or raise the Server's `response_timeout`.",
     "version_not_supported": "Speak HTTP/1.1.",
     # 410: how sessions end
+    "session_expired": "Its state is lost. Release the name to start afresh (`POST …/sessions/release`), or use another name.",
     "ended": "Start another session.",
     "idle_timeout": "Start another session, with a longer idle timeout if people come back later than this.",
     "terminated": "Somebody ended it on purpose: start another session.",

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from sticky.config.kinds import Place, Refused, show
-from sticky.config.table import COMING, REQUIRED, Setting
+from sticky.config.table import REQUIRED, Setting
 from sticky.errors import ConfigError
 
 
@@ -55,8 +55,6 @@ class Reading:
 
 def unknown(name: str, known: Collection[str]) -> str:
     """The problem of a setting that does not exist."""
-    if name in COMING:
-        return "is not supported by this version; remove it"
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     if close:
         return f"is not a setting; did you mean {close[0]}?"

@@ -77,6 +77,7 @@ class ServerSettings:
     env: Mapping[str, str] = attrs.field(repr=False)
     sessioned: bool
     unauthenticated: bool
+    public_names: bool
     policy: Policy
     serial: bool
     session_wait_timeout: float

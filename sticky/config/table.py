@@ -243,6 +243,8 @@ SERVER = (
     Setting("sessioned", Flag(), True, LIVE, "Whether requests need a session.", only=(True,),
             instead="a Python Server gets sessions by @sticky.sessioned(), on the line below @app.server(...)"),
     Setting("unauthenticated", Flag(), False, LIVE, "Anyone may start and terminate sessions, without a proxy token."),
+    Setting("public_names", Flag(), False, LIVE,
+            "On an unauthenticated Server too, clients may name their sessions: whoever knows a name gets its session."),
     Setting("max_concurrency", Whole(1, MAX_SESSIONS), _LIMIT["max_concurrency"], LIVE,
             "Sessions that a container holds at most."),
     Setting("target_concurrency", Whole(1, MAX_SESSIONS), _LIMIT["target_concurrency"], LIVE,
@@ -304,6 +306,3 @@ SERVER = (
             "The cookie lacks `Secure` and `__Host-`, for plain HTTP on other names than localhost."),
 )
 # fmt: on
-
-#: Settings that are known but not there yet, so that an error can say so instead of "unknown".
-COMING = frozenset({"public_names"})

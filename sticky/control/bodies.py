@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from sticky.errors import Refusal
+from sticky.errors import Refusal, SessionExpired
 from sticky.isticky import Answer, Credentials, QueuePosition, SessionStatus
 
 
@@ -36,6 +36,7 @@ def status(session: SessionStatus) -> dict[str, object]:
         "idle_left": None if session.idle_left is None else seconds(session.idle_left),
         "age_left": seconds(session.age_left),
         "created_ago": seconds(session.created_ago),
+        **({} if session.name is None else {"name": session.name}),
     }
 
 
@@ -60,9 +61,11 @@ def queued(position: QueuePosition, estimate: float | None) -> dict[str, object]
 
 def failed(refusal: Refusal) -> dict[str, object]:
     """A refusal inside an event stream, where no status and no Retry-After can follow any more."""
+    reason = {"reason": refusal.reason} if isinstance(refusal, SessionExpired) else {}
     return {
         "error": refusal.code,
         "message": refusal.message,
+        **reason,
         "status": refusal.status,
         "retry_after": None if refusal.retry_after is None else max(1, math.ceil(refusal.retry_after)),
     }

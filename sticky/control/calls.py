@@ -85,13 +85,13 @@ class ControlCalls:
 
     def _start(self, request: ControlRequest) -> _Result:
         caller, owner = self._admit(request)
-        parameters.refuse_name(request, self._names)
         wanted = StartRequest(
             server=request.server,
             caller=caller,
             owner=owner,
             idle_timeout=parameters.idle_timeout(request, self._names),
             key=parameters.idempotency_key(request, self._names),
+            name=parameters.session_name(request, self._names),
         )
         waiting = self._sessions.start(wanted)
         if not parameters.wants_events(request) or (waiting.called and isinstance(waiting.result, Failure)):
@@ -113,6 +113,16 @@ class ControlCalls:
             raise errors.UnknownSession
         answer = bodies.ok({"session_id": claims.session})
         return self._sessions.terminate(claims, grace).addCallback(lambda _: answer)
+
+    def _release(self, request: ControlRequest) -> _Result:
+        _, owner = self._admit(request)
+        name = parameters.session_name(request, self._names)
+        if name is None:
+            raise errors.BadSessionName(
+                "This call names the session whose name is to be free, in the session name header."
+            )
+        grace = parameters.grace(request, self._names)
+        return self._sessions.release(request.server, owner, name, grace).addCallback(lambda _: bodies.ok({}))
 
     def _status(self, request: ControlRequest) -> _Result:
         claims = self._holder(request)
@@ -180,6 +190,7 @@ class ControlCalls:
 CALLS: Final = {
     b"sessions/start": _Call(b"POST", ControlCalls._start),
     b"sessions/terminate": _Call(b"POST", ControlCalls._terminate),
+    b"sessions/release": _Call(b"POST", ControlCalls._release),
     b"sessions/extend": _Call(b"POST", ControlCalls._extend),
     b"sessions/status": _Call(b"GET", ControlCalls._status),
     b"sessions": _Call(b"GET", ControlCalls._list),

@@ -6,6 +6,7 @@ Limits that a Server sets (the longest idle timeout) are not known here; forms a
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_PAGE: Final = 100  #: sessions in one answer
 LARGEST_PAGE: Final = 1000
 LONGEST_GRACE: Final = 3600  #: seconds
+LONGEST_NAME: Final = 128  #: characters
 
 _WHOLE: Final = re.compile(rb"[0-9]{1,12}")
 _SECONDS: Final = re.compile(rb"[0-9]{1,4}(\.[0-9]{1,6})?")
@@ -47,10 +49,22 @@ def idempotency_key(request: ControlRequest, names: Names) -> str | None:
     return text.decode("ascii")
 
 
-def refuse_name(request: ControlRequest, names: Names) -> None:
-    """Raises `errors.BadSessionName` if the call names its session: a silent session of another name would be worse."""
-    if request.header(names.session_name) is not None:
+def session_name(request: ControlRequest, names: Names) -> str | None:
+    """What the client calls its session, if anything. Raises `errors.BadSessionName`; the error does not repeat the name."""
+    text = _one(request, names.session_name, BadSessionName)
+    if text is None:
+        return None
+    if not request.named:
+        raise BadSessionName(
+            "Sessions of this Server cannot be named by their clients: everybody would share the names."
+        )
+    try:
+        name = text.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadSessionName from None
+    if not 1 <= len(name) <= LONGEST_NAME or any(unicodedata.category(letter) == "Cc" for letter in name):
         raise BadSessionName
+    return name
 
 
 def grace(request: ControlRequest, names: Names) -> float | None:

@@ -16,7 +16,7 @@ class GrantStart:
     session: SessionId
     container: ContainerId
     idle_timeout: float  #: seconds
-    created: bool  #: False: an idempotency key found the session
+    created: bool  #: False: an idempotency key or a name found the session
 
 
 @attrs.frozen
@@ -69,6 +69,7 @@ class Admit:
     session: SessionId
     caller: Caller
     idle_timeout: float
+    name: str | None = attrs.field(default=None, repr=False)
 
 
 @attrs.frozen

@@ -16,6 +16,7 @@ class StartRequested:
     owner: str  #: scope of the idempotency key; "" where everybody is one owner
     idle_timeout: float | None = None  #: seconds; None: the policy's default
     key: str | None = attrs.field(default=None, repr=False)
+    name: str | None = attrs.field(default=None, repr=False)  #: the session's; the key beside it is not looked at
 
 
 @attrs.frozen
@@ -130,13 +131,24 @@ class HasSessions:
 
 @attrs.frozen
 class SessionLeft:
-    """A session of this ledger has ended; told to admission so that the place is free."""
+    """A session of this ledger has ended; told to admission so that the place is free, and why for the session's name."""
 
     container: ContainerId
     session: SessionId
     caller: Caller
     version: int
     sessions: int
+    reason: EndReason
+    detail: str | None = None
+
+
+@attrs.frozen
+class SessionDraining:
+    """A session that has a name takes no requests any more, while some are still in flight."""
+
+    container: ContainerId
+    session: SessionId
+    reason: EndReason
 
 
 Event = (
@@ -151,4 +163,4 @@ Event = (
     | StopRequested
     | TimePassed
 )
-LedgerAnswer = Admitted | Full | Closed | HasSessions | SessionLeft
+LedgerAnswer = Admitted | Full | Closed | HasSessions | SessionLeft | SessionDraining

@@ -35,6 +35,7 @@ from sticky.core.events import (
 from sticky.core.mail import Mail
 from sticky.core.records import Record
 from sticky.core.session import Session
+from sticky.core.session_calls import SessionCalls
 from sticky.core.starts import Start, StartQueue, StartState
 from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, Policy, SessionId, WaiterId
 
@@ -50,7 +51,7 @@ class Ids:
     uniform: Callable[[], float]  #: numbers in [0, 1), for jitter
 
 
-class Fleet:
+class Fleet(SessionCalls):
     """Everything about one Server that is decided rather than done.
 
     After each call the effects wait in `effects` until `take()` (what `step` returns), and `wake_at` says when to call
@@ -67,6 +68,7 @@ class Fleet:
         self.post = Mail(self.starts, self.capacity, self.effects.append)
         self.mail = self.post.letters
         self.ledgers = self.post.ledgers
+        self.names = self.post.names
         self._ids = ids
         self._prompt = prompt
         self._refused = False  # starts were refused since the last attempt: demand of 1
@@ -136,24 +138,6 @@ class Fleet:
             self.wake_at = min(self.wake_at, ledger.expected_at)
         if self.mail:
             self.settle(now)
-
-    # --- calls about one session
-
-    def terminate(self, now: float, container: ContainerId, session: SessionId, grace: float | None) -> None:
-        """End a session: nothing new, what is in flight completes, at most `grace` seconds. Raises `UnknownSession`."""
-        self._catch_up(now)
-        self.ledgers.terminate(now, container, session, grace)
-        self.settle(now)
-
-    def extend(self, now: float, container: ContainerId, session: SessionId) -> Session:
-        """Restart a session's idle clock. Raises `SessionEnded`."""
-        self._catch_up(now)
-        return self.ledgers.extend(now, container, session)
-
-    def look(self, now: float, container: ContainerId, session: SessionId) -> Session:
-        """The session as it is. Raises `SessionEnded`; touches nothing."""
-        self._catch_up(now)
-        return self.ledgers.look(container, session)
 
     def position(self, waiter: WaiterId) -> tuple[int, Start] | None:
         """(place in the queue, its start) of a client that waits; None once decided."""
@@ -227,6 +211,11 @@ class Fleet:
             raise self._bad_idle_timeout()
         if self.stopping is not None:
             raise errors.ShuttingDown(retry_after=5.0)
+        bound = None if event.name is None else self.names.find(event.owner, event.name)
+        if bound is not None:
+            found = GrantStart((event.waiter,), bound.session, bound.container, bound.idle_timeout, created=False)
+            self.effects.append(found)
+            return
         start = self.starts.known(now, event, idle_timeout)
         if start is not None and start.state is StartState.ANSWERED:
             assert start.session is not None and start.container is not None
@@ -255,7 +244,7 @@ class Fleet:
             self.starts.place(start, container.id, session)
             container.grants.add(session)
             container.note_empty(now)
-            self.mail.append(Admit(container.id, session, start.caller, start.idle_timeout))
+            self.mail.append(Admit(container.id, session, start.caller, start.idle_timeout, start.name))
 
     def _refuse(self, start: Start, error: errors.Refusal) -> None:
         self.effects.append(RefuseStart(tuple(sorted(start.waiters)), error))

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 from sticky import errors
 from sticky.core.effects import Admit, EndSession
-from sticky.core.events import Admitted, Closed, Full, HasSessions, LedgerAnswer, SessionLeft
+from sticky.core.events import Admitted, Closed, Full, HasSessions, LedgerAnswer, SessionDraining, SessionLeft
 from sticky.core.session import Session, SessionInput, SessionState
 from sticky.core.values import UNBOUNDED, ContainerId, EndReason, SessionId
 
@@ -80,7 +80,9 @@ class Ledger:
         elif len(self.sessions) >= self.limit:
             self._answer(Full(self.container, request.session, self.version, len(self.sessions)))
         else:
-            self.restore(now, Session(request.session, request.caller, request.idle_timeout, now, now))
+            self.restore(
+                now, Session(request.session, request.caller, request.idle_timeout, now, now, name=request.name)
+            )
             self.version += 1
             self._answer(Admitted(self.container, request.session, request.caller, self.version, len(self.sessions)))
 
@@ -232,6 +234,8 @@ class Ledger:
         session.move(SessionInput.DRAIN)
         if session.reason is None:
             session.reason = reason
+            if session.name is not None and session.in_flight:
+                self._answer(SessionDraining(self.container, session.id, reason))
         if not session.in_flight:
             self._end(session, SessionInput.EMPTY)
         elif cut_at is not None and (session.cut_at is None or cut_at < session.cut_at):
@@ -246,4 +250,7 @@ class Ledger:
         self._tidy()
         assert session.reason is not None
         self._effect(EndSession(session.id, self.container, session.reason, detail, self.tokens_end_at))
-        self._answer(SessionLeft(self.container, session.id, session.caller, self.version, len(self.sessions)))
+        left = len(self.sessions)
+        self._answer(
+            SessionLeft(self.container, session.id, session.caller, self.version, left, session.reason, detail)
+        )

@@ -1,7 +1,7 @@
 """The mail between admission and the ledgers: letters under way, and what each changes where it arrives. Knows no deadline.
 
 Admission never touches a ledger: it asks (`Admit`, `Close`) and hears (`Admitted`, `Full`, `Closed`, `HasSessions`,
-`SessionLeft`). Letters may arrive late and out of order, as they will when a ledger lives on another machine.
+`SessionLeft`, `SessionDraining`). Letters may arrive late and out of order, as they will when a ledger lives on another machine.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Callable
 from sticky.core.capacity import Capacity
 from sticky.core.container import Container
 from sticky.core.effects import Admit, Close, Effect, GrantStart, LedgerRequest
-from sticky.core.events import Admitted, Closed, Full, HasSessions, LedgerAnswer, SessionLeft
+from sticky.core.events import Admitted, Closed, Full, HasSessions, LedgerAnswer, SessionDraining, SessionLeft
 from sticky.core.ledgers import Ledgers
-from sticky.core.records import KeyBound, Record
+from sticky.core.names import Names
+from sticky.core.records import KeyBound, NameBound, Record
 from sticky.core.starts import StartQueue
 from sticky.core.values import Caller
 
@@ -30,6 +31,7 @@ class Mail:
     ) -> None:
         self.letters: list[LedgerRequest | LedgerAnswer] = []
         self.ledgers = Ledgers(self.letters.append, emit)
+        self.names = Names()
         self._starts = starts
         self._capacity = capacity
         self._emit = emit
@@ -76,6 +78,12 @@ class Mail:
                     self._capacity.prove(container)  # what is lost with its container is never heard of here
                 self.count(letter.caller, -1)
                 self._starts.session_left(letter.session)
+                expired = self.names.leave(letter.session, letter.reason, letter.detail)
+                if expired is not None:
+                    self.names.add(expired)
+                    self._emit(expired)
+            case SessionDraining() if self.ledgers.tombstones.get(letter.session) is None:
+                self.names.drain(letter.session, letter.reason)
         return None
 
     def _grant(self, now: float, letter: Admitted) -> None:
@@ -83,7 +91,12 @@ class Mail:
         start = self._starts.admitted(now, letter.session)
         if start is None:
             return  # its container was lost or began to stop meanwhile: the start is back at its rank
-        if start.key is not None:
+        if start.name is not None:
+            if self.ledgers.tombstones.get(letter.session) is None:
+                bound = NameBound(start.owner, start.name, letter.session, letter.container, start.idle_timeout)
+                self.names.add(bound)
+                self._emit(bound)
+        elif start.key is not None:
             if self.ledgers.tombstones.get(letter.session) is not None:
                 self._starts.session_left(letter.session)  # it ended before we heard of its beginning
             else:
@@ -103,7 +116,7 @@ class Mail:
         waiters = tuple(sorted(start.waiters))
         self._emit(GrantStart(waiters, letter.session, letter.container, start.idle_timeout, created=True))
 
-    def _heard(self, now: float, letter: LedgerAnswer) -> Container | None:
+    def _heard(self, now: float, letter: Admitted | Full | Closed | HasSessions | SessionLeft) -> Container | None:
         container = self._capacity.containers.get(letter.container)
         if container is None:
             return None

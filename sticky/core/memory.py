@@ -8,11 +8,15 @@ import attrs
 
 from sticky.core.container import ContainerState
 from sticky.core.effects import EndSession
+from sticky.core.names import Names
 from sticky.core.records import (
     ContainerCreated,
     ContainerMoved,
     DeploymentMade,
     KeyBound,
+    NameBound,
+    NameExpired,
+    NameReleased,
     Record,
     SessionCreated,
     SessionDrains,
@@ -45,13 +49,14 @@ class RememberedSession:
 
 @attrs.define(eq=True)
 class Memory:
-    """Containers, sessions, ended sessions and idempotency keys of one Server, as its journal tells them."""
+    """Containers, sessions, ended sessions, idempotency keys and names of one Server, as its journal tells them."""
 
     deployment: DeploymentId | None = None
     containers: dict[ContainerId, RememberedContainer] = attrs.field(factory=dict)
     sessions: dict[SessionId, RememberedSession] = attrs.field(factory=dict)
     ended: dict[SessionId, tuple[EndReason, str | None, float]] = attrs.field(factory=dict)
     keys: dict[SessionId, KeyBound] = attrs.field(factory=dict, repr=False)
+    names: Names = attrs.field(factory=Names, repr=False)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Memory:
@@ -80,6 +85,8 @@ class Memory:
                 self.sessions[record.session] = attrs.evolve(self.sessions[record.session], drains=record.reason)
             case KeyBound():
                 self.keys[record.session] = record
+            case NameBound() | NameExpired() | NameReleased():
+                self.names.add(record)
             case EndSession():
                 self.sessions.pop(record.session, None)  # a log that was shortened keeps the tombstone alone
                 self.keys.pop(record.session, None)

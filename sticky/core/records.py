@@ -68,5 +68,45 @@ class KeyBound:
     expires_at: float
 
 
+@attrs.frozen
+class NameBound:
+    """A client's name stands for this session."""
+
+    owner: str
+    name: str = attrs.field(repr=False)
+    session: SessionId
+    container: ContainerId
+    idle_timeout: float
+
+
+@attrs.frozen
+class NameExpired:
+    """The session of this name is over; the name answers with the reason until it is released."""
+
+    owner: str
+    name: str = attrs.field(repr=False)
+    reason: EndReason
+    detail: str | None
+
+
+@attrs.frozen
+class NameReleased:
+    """Nobody knows this name any more."""
+
+    owner: str
+    name: str = attrs.field(repr=False)
+
+
 #: `EndSession` is an effect and a fact at once: the world is told, and the tombstone is set from it.
-Record = DeploymentMade | ContainerCreated | ContainerMoved | SessionCreated | SessionDrains | KeyBound | EndSession
+Record = (
+    DeploymentMade
+    | ContainerCreated
+    | ContainerMoved
+    | SessionCreated
+    | SessionDrains
+    | KeyBound
+    | NameBound
+    | NameExpired
+    | NameReleased
+    | EndSession
+)

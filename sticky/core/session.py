@@ -54,6 +54,7 @@ class Session:
     reason: EndReason | None = None  #: set from DRAINING on
     in_flight: int = 0
     queued_at: float | None = None
+    name: str | None = attrs.field(default=None, repr=False)  #: what its client calls it
     cut_at: float | None = None  #: DRAINING only: when what is in flight is cut; None: never by time
 
     @property

@@ -14,7 +14,7 @@ from sticky.core.events import StartRequested
 from sticky.core.records import KeyBound
 from sticky.core.values import UNBOUNDED, Caller, ContainerId, Policy, SessionId, WaiterId
 
-HELD_FOR = 5.0  #: seconds that a keyed start keeps its rank after its last client left
+HELD_FOR = 5.0  #: seconds that a keyed or named start keeps its rank after its last client left
 UNOWNED_KEY_FOR = 60.0  #: seconds that a key counts after the answer where everybody is one owner
 
 
@@ -73,6 +73,7 @@ class Start:
     held_until: float = UNBOUNDED
     session: SessionId | None = None
     container: ContainerId | None = None
+    name: str | None = attrs.field(default=None, repr=False)
 
     def move(self, what: StartInput) -> None:
         """Take one row of the table. Raises `IllegalEvent`, having changed nothing, where there is none."""
@@ -108,11 +109,17 @@ class StartQueue:
         self._queued_by = Counter[Caller]()
         self.keys: dict[tuple[str, str], KeyRecord] = {}
         self._key_of: dict[SessionId, tuple[str, str]] = {}
+        self.named: dict[tuple[str, str], Start] = {}  #: by owner and name, until answered or dropped
 
     # --- coming and going
 
     def known(self, now: float, event: StartRequested, idle_timeout: float) -> Start | None:
-        """The start that this idempotency key stands for, if any. Raises `KeyReused` when it had other parameters."""
+        """The start that this name or idempotency key stands for, if any.
+
+        Raises `KeyReused` when the key had other parameters; of a name the first use decides them.
+        """
+        if event.name is not None:
+            return self.named.get((event.owner, event.name))
         if event.key is None:
             return None
         record = self.keys.get((event.owner, event.key))
@@ -140,14 +147,17 @@ class StartQueue:
             event.caller,
             event.owner,
             idle_timeout,
-            event.key,
+            event.key if event.name is None else None,
             now,
             now + policy.queue_timeout,
             {event.waiter},
+            name=event.name,
         )
         self._by_waiter[event.waiter] = start
         self._insert(start)
-        if event.key is not None:
+        if event.name is not None:
+            self.named[event.owner, event.name] = start
+        elif event.key is not None:
             self.keys[event.owner, event.key] = KeyRecord(idle_timeout, start)
         return start
 
@@ -184,6 +194,8 @@ class StartQueue:
             return None
         start.move(StartInput.ADMIT)
         self._release_waiters(start)
+        if start.name is not None:
+            del self.named[start.owner, start.name]
         if start.key is not None:
             expires_at = UNBOUNDED if start.owner else now + UNOWNED_KEY_FOR
             self.bind(start, session, expires_at)
@@ -216,7 +228,7 @@ class StartQueue:
         start.move(StartInput.REFUSE)
         self._remove(start)
         self._release_waiters(start)
-        self._forget(start.owner, start.key)
+        self._forget_start(start)
 
     # --- keys
 
@@ -290,7 +302,7 @@ class StartQueue:
     # --- inside
 
     def _orphan(self, now: float, start: Start) -> None:
-        if start.key is None:
+        if start.key is None and start.name is None:
             self._drop(start)
         else:
             start.move(StartInput.HOLD)
@@ -301,7 +313,7 @@ class StartQueue:
         self._held -= start.state is StartState.HELD
         start.move(StartInput.DROP)
         self._remove(start)
-        self._forget(start.owner, start.key)
+        self._forget_start(start)
 
     def _insert(self, start: Start) -> None:
         insort(self._queue, start, key=lambda entry: entry.rank)
@@ -316,6 +328,11 @@ class StartQueue:
     def _release_waiters(self, start: Start) -> None:
         for waiter in start.waiters:
             del self._by_waiter[waiter]
+
+    def _forget_start(self, start: Start) -> None:
+        if start.name is not None:
+            del self.named[start.owner, start.name]
+        self._forget(start.owner, start.key)
 
     def _forget(self, owner: str, key: str | None) -> None:
         if key is not None:

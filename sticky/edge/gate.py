@@ -159,6 +159,7 @@ class Gate:
                 server=site.name,
                 sessioned=site.sessioned,
                 unauthenticated=site.unauthenticated,
+                named=site.public_names or not site.unauthenticated,
                 method=head.method,
                 path=head.path,
                 query=head.query,

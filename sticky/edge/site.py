@@ -20,6 +20,7 @@ class Site:
     url: str | None = None  #: what clients see, without trailing slash; None: from Host and listener
     sessioned: bool = True
     unauthenticated: bool = False
+    public_names: bool = False  #: on an unauthenticated Server everybody may name sessions, and shares the names
     allowed_origins: frozenset[str] = frozenset()  #: serialized origins, lower case
     half_close_timeout: float = 10.0
     ended_status: int = 410  #: 410 or 401

@@ -70,6 +70,9 @@ def records_of(memory: Memory) -> Iterator[Record]:
     for session, stay in memory.sessions.items():
         yield SessionCreated(session, stay.container, stay.caller, stay.idle_timeout, stay.created_at)
     yield from memory.keys.values()
+    for names in memory.names.expired.values():
+        yield from names.values()
+    yield from memory.names.live.values()
     for container, box in memory.containers.items():
         if box.state is not ContainerState.STARTING:
             yield ContainerMoved(container, box.state, box.reason)

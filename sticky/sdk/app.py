@@ -48,6 +48,7 @@ class App:
         exit_grace_period: float | None = None,
         container_max_age: float | None = None,
         unauthenticated: bool | None = None,
+        public_names: bool | None = None,
         idle_timeout: float | None = None,
         max_idle_timeout: float | None = None,
         queue_timeout: float | None = None,

@@ -92,7 +92,7 @@ ISOLATION: Mapping[str, type] = {
     "descendants": str,
 }
 RLIMITS = ("nofile", "nproc", "core", "fsize", "data", "stack", "as", "memlock", "cpu")
-FLAGS = frozenset({"unauthenticated", "serial", "third_party_frames", "insecure_cookie"})
+FLAGS = frozenset({"unauthenticated", "public_names", "serial", "third_party_frames", "insecure_cookie"})
 #: An argument, and the one that it must not be above.
 _ORDER = (
     ("target_concurrency", "max_concurrency"),

@@ -192,7 +192,7 @@ class RefusedSettingTests(ConfigCase):
             "sessioned = false": "sessioned: false is not supported by this version; allowed: true; "
             "a Python Server gets sessions by @sticky.sessioned(), on the line below @app.server(...)",
             "serial = true": "serial: true is not supported by this version; allowed: false",
-            "public_names = true": "public_names: is not supported by this version; remove it",
+            "public_names = 1": "public_names: 1 is not allowed; allowed: true or false",
         }
         for settings, expected in wrong.items():
             self.assertEqual(self.refused_setting(settings), expected)

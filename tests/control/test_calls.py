@@ -128,11 +128,6 @@ class Start(SynchronousTestCase):
         self.assertRaises(errors.BadIdempotencyKey, self.room.ask, twice)
         self.assertEqual(self.room.sessions.starts, [])
 
-    def test_a_named_session_is_refused_rather_than_started_without_its_name(self) -> None:
-        named = start((b"x-modal-server-session-name", b"room-1"))
-        self.assertEqual(self.assertRaises(errors.BadSessionName, self.room.ask, named).status, 400)
-        self.assertEqual(self.room.sessions.starts, [])
-
     def test_credentials_are_asked_for_before_parameters(self) -> None:
         wrong = call(b"POST", b"sessions/start", (IDLE, b"abc"))
         self.assertRaises(errors.NoCredential, self.room.ask, wrong)

@@ -37,6 +37,7 @@ def lasting_memory(books: Books, memory: Memory) -> Memory:
         memory.sessions,
         {session: stone for session, stone in memory.ended.items() if stone[2] > books.now},
         {s: bound for s, bound in memory.keys.items() if bound.expires_at > books.now and s in memory.sessions},
+        memory.names.copy(),
     )
 
 
@@ -54,6 +55,10 @@ def residue(fleet: Fleet) -> dict[str, object]:
             "queued by": starts._queued_by,
             "keys": starts.keys,
             "key of": starts._key_of,
+            "named": starts.named,
+            "live names": fleet.names.live,
+            "names of sessions": fleet.names._sessions,
+            "names that drain": fleet.names._drains,
             "held by": fleet.post._held_by,
             "containers": fleet.capacity.containers,
             "ledgers": list(fleet.ledgers),
@@ -117,8 +122,10 @@ def _scaling(books: Books) -> float:
     stopping = sum(box.state is ContainerState.STOPPING for box in ours)
     wanted = books.wanted(books.refused)
     if all(box.fits(now, max(policy.longest_idle, books.need())) for box in ours):
-        books.excess = min(books.excess, max(0, len(open_now) + stopping - policy.max_containers))
-        assert len(open_now) + stopping <= policy.max_containers + books.excess, "more containers than there may be"
+        # One that drained had a successor before it came to be STOPPING: decision 19.
+        closing = stopping - sum(box.state is ContainerState.STOPPING and box.drained_by != FOREVER for box in ours)
+        books.excess = min(books.excess, max(0, len(open_now) + closing - policy.max_containers))
+        assert len(open_now) + closing <= policy.max_containers + books.excess, "more containers than there may be"
     if books.spawned:
         books.refused = False
         assert len(books.boxes) <= policy.total, "more containers than all deployments may have"

@@ -37,12 +37,14 @@ from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated, ContainerMoved, Record, SessionCreated, SessionDrains
 from sticky.core.values import ContainerId, DeploymentId, EndReason, Placement, Policy, SessionId, WaiterId
 from tests.core.entries import FOREVER, OPEN, Ask, Bound, Box, Stay
+from tests.core.name_books import NameBooks
 
 
-class Books:
+class Books(NameBooks):
     """Enter events with `event`, effects with `enter`. `prompt`: mail is delivered within the step."""
 
     def __init__(self, policy: Policy, jitter: float, prompt: bool) -> None:
+        super().__init__()
         self.policy = policy
         self.jitter = jitter
         self.prompt = prompt
@@ -51,15 +53,12 @@ class Books:
         self.stopping = False
         self.seen: Counter[str] = Counter()
         self.memory = Memory()
-        self.stays: dict[SessionId, Stay] = {}
         self.homes: dict[SessionId, ContainerId] = {}
         self.granted: set[SessionId] = set()  #: those that somebody may have a token for
-        self.ended: dict[SessionId, tuple[EndReason, str | None]] = {}
         self.boxes: dict[ContainerId, Box] = {}
         self.tokens_end: dict[ContainerId, float] = {}
         self.asks: list[Ask] = []
         self.placed: dict[SessionId, int] = {}  #: ranks of asks that a ledger is asked to take (slow mail only)
-        self.unheard: set[SessionId] = set()  #: ended sessions of which admission has not heard (slow mail only)
         self.bound: dict[tuple[str, str], Bound] = {}
         self.expected: dict[WaiterId, type[errors.Refusal] | Bound] = {}
         self.answered: set[WaiterId] = set()
@@ -69,7 +68,6 @@ class Books:
         self.refused = False
         self.short_since = FOREVER
         self.ranks = 0
-        self.cause: Event = TimePassed()
         self.spawned: list[Box] = []
         self.closed: list[tuple[Box, float]] = []  #: by scaling in this step, and since when they had been empty
         self.excess = (
@@ -105,19 +103,25 @@ class Books:
         self.cause = event
         policy, scope = self.policy, (event.owner, event.key or "")
         idle_timeout = policy.idle_timeout if event.idle_timeout is None else event.idle_timeout
+        name, named = event.name, (event.owner, event.name or "")
         mine = [ask for ask in self.queue() if ask.caller == event.caller]
         asked = sum(ask.caller == event.caller for ask in self.asks if self.is_placed(ask))
+        key = None if name is not None else event.key
         bound = self.key(scope)
-        twin = next((a for a in self.asks if event.key is not None and (a.owner, a.key) == scope), None)
+        twin = next((a for a in self.asks if key is not None and (a.owner, a.key) == scope), None)
+        twin = next((a for a in self.asks if name is not None and (a.owner, a.name) == named), twin)
         same = bound or twin
         answer: type[errors.Refusal] | Bound | None = None
         if not 1 <= idle_timeout <= policy.longest_idle:
             answer = errors.BadIdleTimeout
         elif self.stopping:
             answer = errors.ShuttingDown
-        elif event.key is not None and same is not None and same.idle_timeout != idle_timeout:
+        elif name is not None and named in self.names:
+            self.seen["found by name"] += not self.name_expired(named)
+            answer = errors.SessionExpired if self.name_expired(named) else self.names[named]
+        elif key is not None and same is not None and same.idle_timeout != idle_timeout:
             answer = errors.KeyReused
-        elif event.key is not None and bound is not None:
+        elif key is not None and bound is not None:
             answer = bound
         elif self.hopeless() and (twin is None or not self.is_placed(twin)):
             answer = errors.ContainersFailing
@@ -135,7 +139,7 @@ class Books:
             return
         self.ranks += 1
         deadline = self.now + policy.queue_timeout
-        self.asks.append(Ask(self.ranks, event.caller, event.owner, idle_timeout, event.key, deadline, {event.waiter}))
+        self.asks.append(Ask(self.ranks, event.caller, event.owner, idle_timeout, key, deadline, {event.waiter}, name))
 
     def leave(self, waiter: WaiterId) -> None:
         """A client leaves."""
@@ -150,7 +154,7 @@ class Books:
             return
         if ask.held_until == FOREVER:
             ask.held_until = self.now + 5.0
-        if ask.key is None or min(ask.held_until, ask.deadline) <= self.now:
+        if (ask.key is None and ask.name is None) or min(ask.held_until, ask.deadline) <= self.now:
             self.asks.remove(ask)
 
     # --- what follows from it
@@ -263,7 +267,7 @@ class Books:
             bound = self.expected.pop(waiter)
             assert isinstance(bound, Bound), "a session was found for somebody who brought no key"
             assert (bound.session, bound.idle_timeout) == (effect.session, effect.idle_timeout)
-            self.seen["found by key"] += 1
+            self.seen["found by key"] += bound not in self.names.values()
             self._answer(waiter)
             return
         assert self.homes[effect.session] == effect.container
@@ -280,6 +284,8 @@ class Books:
             for other in self.waiting():
                 assert other.rank > ask.rank or not box.fits(self.now, other.idle_timeout), "overtaken"
                 self.seen["passed over"] += other.rank < ask.rank
+        if ask.name is not None and effect.session not in self.ended:
+            self.names[ask.owner, ask.name] = Bound(effect.session, ask.idle_timeout, FOREVER)
         if ask.key is not None and effect.session not in self.ended:
             expires_at = FOREVER if ask.owner else self.now + 60.0
             self.bound[ask.owner, ask.key] = Bound(effect.session, ask.idle_timeout, expires_at)
@@ -297,6 +303,8 @@ class Books:
         if effect.waiters[0] in self.expected:
             (waiter,) = effect.waiters
             assert self.expected.pop(waiter) is kind
+            if isinstance(effect.error, errors.SessionExpired):
+                self.told_why(effect.error)
             self._answer(waiter)
             return
         (ask,) = (ask for ask in self.asks if effect.waiters[0] in ask.waiters)

@@ -16,7 +16,16 @@ from hypothesis.stateful import RuleBasedStateMachine
 from sticky import errors
 from sticky.core.container import ContainerState
 from sticky.core.effects import Admit, RefuseStart
-from sticky.core.events import Admitted, Closed, Event, SessionLeft, StartAbandoned, StartRequested, TimePassed
+from sticky.core.events import (
+    Admitted,
+    Closed,
+    Event,
+    SessionDraining,
+    SessionLeft,
+    StartAbandoned,
+    StartRequested,
+    TimePassed,
+)
 from sticky.core.fleet import Fleet, Ids
 from sticky.core.values import Caller, ContainerId, EndReason, Policy, SessionId, WaiterId
 from tests.core.audit import audit
@@ -55,6 +64,7 @@ class FleetDriver(RuleBasedStateMachine):
         """A new world."""
         self.waiters = 0
         self.strangers = 0  # sessions that another admitter placed
+        self.told_of_draining: set[SessionId] = set()
         self.sound = True
         self.books = Books(policy, jitter, self.prompt)
         self.books.seen = type(self).seen
@@ -66,9 +76,12 @@ class FleetDriver(RuleBasedStateMachine):
         ids = Ids(numbers.session, numbers.container, numbers.uniform)
         return Fleet(self.books.policy, self.books.newest, ids, prompt=self.prompt)
 
-    def _request(self, caller: str, idle_timeout: float | None, key: str | None, owned: bool) -> StartRequested:
+    def _request(
+        self, caller: str, idle_timeout: float | None, key: str | None, owned: bool, name: str | None = None
+    ) -> StartRequested:
         self.waiters += 1
-        return StartRequested(WaiterId(self.waiters), Caller(caller), caller if owned else "", idle_timeout, key)
+        owner = caller if owned else ""
+        return StartRequested(WaiterId(self.waiters), Caller(caller), owner, idle_timeout, key, name)
 
     def _any_session(self, data: st.DataObject) -> SessionId:
         """Mostly one that lives, sometimes one that has ended."""
@@ -119,12 +132,19 @@ class FleetDriver(RuleBasedStateMachine):
         effects = call()
         mail = self.fleet.mail
         self.books.unheard = {letter.session for letter in mail if isinstance(letter, SessionLeft)}
+        self._note_draining()
         overtaking = self._overtaking()
         self.books.enter(effects, {session: start.rank for session, start in self.fleet.starts.placed.items()})
         assert not overtaking
         self.books.cause = TimePassed()
         audit(self.books, self.fleet)
         self.sound = True
+
+    def _note_draining(self) -> None:
+        """Of which sessions admission has heard that they drain: letters that were under way and are not any more."""
+        under_way = {letter.session for letter in self.fleet.mail if isinstance(letter, SessionDraining)}
+        self.books.refusing |= self.told_of_draining - under_way
+        self.told_of_draining |= under_way
 
     def _overtaking(self) -> list[Admit]:
         """Invariant 3 where mail is slow: decisions are the letters that are new in this step."""

@@ -73,6 +73,7 @@ class Ask:
     key: str | None
     deadline: float
     waiters: set[WaiterId]
+    name: str | None = None
     held_until: float = FOREVER
 
 

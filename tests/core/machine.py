@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
@@ -35,18 +36,18 @@ from sticky.core.values import (
     Caller,
     ContainerId,
     DeploymentId,
-    EndReason,
     Policy,
     SessionId,
     WaiterId,
 )
 from tests.core.audit import lasting_memory, residue, unsettled
-from tests.core.driver import FleetDriver, plain
+from tests.core.driver import plain
 from tests.core.entries import FOREVER
-from tests.core.worlds import callers, idle_timeouts, keys, policies
+from tests.core.named import NamedSessions
+from tests.core.worlds import policies
 
 
-class FleetMachine(FleetDriver):
+class FleetMachine(NamedSessions):
     """See the module. Mail between admission and ledgers is prompt; `tests.core.slow_machine` delays and reorders it."""
 
     @initialize(
@@ -60,30 +61,6 @@ class FleetMachine(FleetDriver):
         self.open_books(policy, jitter)
 
     # --- clients
-
-    @rule(caller=callers, idle_timeout=idle_timeouts, key=keys, owned=st.booleans())
-    def start(self, caller: str, idle_timeout: float | None, key: str | None, owned: bool) -> None:
-        event = self._request(caller, idle_timeout, key, owned)
-        self.books.start(event, self._held_by(event.caller))
-        self._do(lambda: self.fleet.step(self.books.now, event))
-
-    @rule(count=st.integers(2, 6), ready=st.booleans())
-    def herd(self, count: int, ready: bool) -> None:
-        """Everybody at once, and mostly enough room for all."""
-        for _ in range(count):
-            self.start("ann", None, None, True)
-        for _ in range(4 if ready else 0):
-            self.all_become_ready()
-            self._deliver_all()
-
-    @rule(count=st.integers(4, 8), leaving=st.integers(1, 3), coming=st.integers(1, 3))
-    def rush_hour(self, count: int, leaving: int, coming: int) -> None:
-        """Many come, some of them leave again, others come: containers of unlike loads are there to choose from."""
-        self.herd(count, True)
-        for session in sorted(self.books.granted & set(self.books.stays))[:leaving]:
-            self._terminate(session, None)
-        for _ in range(coming):
-            self.start("bob", None, None, True)
 
     @precondition(lambda self: self.books.bound or any(ask.key for ask in self.books.asks))
     @rule(data=st.data(), idle_timeout=st.sampled_from([0.0, 0.0, 1.0]))
@@ -165,19 +142,6 @@ class FleetMachine(FleetDriver):
     def terminate(self, data: st.DataObject, grace: float | None) -> None:
         self._terminate(self._any_session(data), grace)
 
-    def _terminate(self, session: SessionId, grace: float | None) -> None:
-        stay = self.books.stays.get(session)
-        try:
-            self.fleet.terminate(self.books.now, self.books.homes[session], session, grace)
-        except errors.UnknownSession:
-            assert stay is None
-        else:
-            assert stay is not None
-            stay.drains = stay.drains or EndReason.TERMINATED
-            stay.cut_at = stay.cut_at if grace is None else min(stay.cut_at, self.books.now + grace)
-        self._do(self.fleet.take)
-        assert session not in self.books.stays or self.books.stays[session].open, "an idle one outlived its terminate"
-
     @precondition(lambda self: self.books.granted)
     @rule(data=st.data(), touch=st.booleans())
     def extend_or_look(self, data: st.DataObject, touch: bool) -> None:
@@ -202,12 +166,6 @@ class FleetMachine(FleetDriver):
     def container_ready(self, data: st.DataObject) -> None:
         ready = data.draw(st.sampled_from(self._in(ContainerState.STARTING, ContainerState.STOPPING)))
         self._step(ContainerReady(ready))
-
-    @rule()
-    def all_become_ready(self) -> None:
-        for container in self._in(ContainerState.STARTING):
-            if container in self._in(ContainerState.STARTING):
-                self._step(ContainerReady(container))
 
     @precondition(lambda self: self.books.boxes)
     @rule(
@@ -239,8 +197,11 @@ class FleetMachine(FleetDriver):
         self._step(Deployed(data.draw(st.sampled_from(sorted(known))), policy, recreate))
 
     @precondition(lambda self: self.mayhem in ("deploys", "both"))
-    @rule(policy=policies)
-    def change_limits(self, policy: Policy) -> None:
+    @rule(policy=policies, lower=st.booleans())
+    def change_limits(self, policy: Policy, lower: bool) -> None:
+        if lower:
+            self.rush_hour(5, 1, 1)
+            policy = attrs.evolve(self.books.policy, max_concurrency=1, target_concurrency=None)
         before = {container: box.state for container, box in self.books.boxes.items()}
         loads = {container: self.books.load(box) for container, box in self.books.boxes.items()}
         self._step(PolicyChanged(policy))
@@ -397,7 +358,8 @@ class FleetMachine(FleetDriver):
             box.limit = books.policy.max_concurrency
             box.excess = max(0, books.load(box) - box.limit)
             box.startup_timeout = books.policy.startup_timeout
-            box.drained_by = books.now + books.policy.exit_grace_period
+            if box.state is ContainerState.DRAINING:
+                box.drained_by = books.now + books.policy.exit_grace_period
             box.empty_since = FOREVER
         books.asks.clear()
         books.ranks = len(remembered.keys)

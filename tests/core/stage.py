@@ -52,11 +52,16 @@ class Stage:
         return effects
 
     def start(
-        self, idle_timeout: float | None = None, key: str | None = None, caller: str = "ann", owner: str = "ann"
+        self,
+        idle_timeout: float | None = None,
+        key: str | None = None,
+        caller: str = "ann",
+        owner: str = "ann",
+        name: str | None = None,
     ) -> WaiterId:
         """A client asks for a session."""
         waiter = WaiterId(next(self._waiters))
-        self.step(StartRequested(waiter, Caller(caller), owner, idle_timeout, key))
+        self.step(StartRequested(waiter, Caller(caller), owner, idle_timeout, key, name))
         return waiter
 
     def leave(self, waiter: WaiterId) -> None:
@@ -89,6 +94,11 @@ class Stage:
     def terminate(self, session: str, grace: float | None = None) -> None:
         """A session is to end."""
         self.fleet.terminate(self.now, self.home(session), SessionId(session), grace)
+        self.told += self.fleet.take()
+
+    def release(self, name: str, owner: str = "ann", grace: float | None = None) -> None:
+        """A name is to be forgotten."""
+        self.fleet.release(self.now, owner, name, grace)
         self.told += self.fleet.take()
 
     # --- what came of it

@@ -20,7 +20,7 @@ LONG = bool(os.environ.get("STICKY_LONG_TESTS"))
 SHRINK = not os.environ.get("STICKY_MUTATION")
 # Derandomized in the short run: the coverage shown below is then a fact about the machine, not about luck.
 SETTINGS = settings(
-    max_examples=3000 if LONG else 250,
+    max_examples=3000 if LONG else 300,
     stateful_step_count=80,
     deadline=None,
     derandomize=not LONG,
@@ -32,6 +32,10 @@ SITUATIONS = {
     "joined",
     "joined a held start",
     "found by key",
+    "found by name",
+    "released a live name",
+    "released an expired name",
+    "refused a name whose session drains",
     "cut with a request in flight",
     "tried again",
     "a late timer had something to do",
@@ -47,6 +51,7 @@ REFUSALS = {
     "KeyReused",
     "QueueFull",
     "QueueTimedOut",
+    "SessionExpired",
     "ShuttingDown",
     "TooManySessions",
 }
@@ -71,6 +76,7 @@ LETTERS = {
     "Closed delivered",
     "HasSessions delivered",
     "SessionLeft delivered",
+    "SessionDraining delivered",
 }
 
 

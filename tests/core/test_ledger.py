@@ -116,7 +116,7 @@ class ExpiryTests(LedgerTestCase):
         self.assertEqual(self.ended(), [])
         self.ledger.expire(120.0)
         self.assertEqual(self.ended(), [("a", "idle_timeout", None)])
-        self.assertEqual(self.answers[-1], SessionLeft(HOME, SessionId("a"), ANN, 2, 0))
+        self.assertEqual(self.answers[-1], SessionLeft(HOME, SessionId("a"), ANN, 2, 0, EndReason.IDLE_TIMEOUT))
 
     def test_extend_restarts_the_clock(self) -> None:
         self.admit("a")

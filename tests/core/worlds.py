@@ -33,3 +33,4 @@ policies = ages.flatmap(
 callers = st.sampled_from(["ann", "bob"])
 idle_timeouts = st.sampled_from([None, None, 1.0, 20.0, 50.0, 90.0, 100.0])
 keys = st.none() | st.sampled_from(["k" * 16, "l" * 16])
+names = st.sampled_from(["room", "lab"])

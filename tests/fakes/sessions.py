@@ -49,6 +49,8 @@ class FakeSessions:
         self.alive: dict[SessionId, SessionStatus] = {}
         self.ended: dict[SessionId, str] = {}
         self.extended: list[SessionId] = []
+        self.named: set[str] = set()
+        self.released: list[tuple[str, str, float | None]] = []
 
     def add(self, *sessions: SessionStatus) -> None:
         for session in sessions:
@@ -73,6 +75,12 @@ class FakeSessions:
         if claims.session not in self.alive:
             raise errors.UnknownSession
         self.terminated.append((claims, grace))
+        return succeed(None)
+
+    def release(self, server: ServerName, owner: str, name: str, grace: float | None) -> Deferred[None]:
+        if name not in self.named:
+            raise errors.UnknownName
+        self.released.append((owner, name, grace))
         return succeed(None)
 
     def status(self, claims: Claims) -> SessionStatus:

@@ -17,6 +17,9 @@ from sticky.core.records import (
     ContainerMoved,
     DeploymentMade,
     KeyBound,
+    NameBound,
+    NameExpired,
+    NameReleased,
     Record,
     SessionCreated,
     SessionDrains,
@@ -34,13 +37,16 @@ records: st.SearchStrategy[Any] = st.one_of(
     st.builds(SessionCreated, texts, texts, texts, times, times),
     st.builds(SessionDrains, texts, texts, st.sampled_from(EndReason)),
     st.builds(KeyBound, texts, texts, texts, texts, texts, times, times),
+    st.builds(NameBound, texts, texts, texts, texts, times),
+    st.builds(NameExpired, texts, texts, st.sampled_from(EndReason), st.none() | texts),
+    st.builds(NameReleased, texts, texts),
     st.builds(EndSession, texts, texts, st.sampled_from(EndReason), st.none() | texts, times),
 )
 
 
 class CodecTests(SynchronousTestCase):
     def test_every_kind_of_record_has_a_generator_here(self) -> None:
-        self.assertEqual(len(get_args(Record)), 7)
+        self.assertEqual(len(get_args(Record)), 10)
 
     @given(records)
     def test_a_record_comes_back_as_it_was(self, record: Any) -> None:
@@ -85,6 +91,12 @@ def a_memory() -> Memory:
             SessionDrains(SessionId("sd-2"), here, EndReason.TERMINATED),
             SessionCreated(SessionId("sd-3"), here, Caller("bob"), 5.0, 12.0),
             EndSession(SessionId("sd-3"), here, EndReason.IDLE_TIMEOUT, None, 2000.0),
+            NameBound("ann", "notebook", SessionId("sd-1"), here, 600.0),
+            NameBound("bob", "gone", SessionId("sd-3"), here, 5.0),
+            NameExpired("bob", "gone", EndReason.IDLE_TIMEOUT, None),
+            NameExpired("bob", "released", EndReason.CONTAINER_LOST, "killed"),
+            NameReleased("bob", "released"),
+            NameExpired("bob", "lost", EndReason.CONTAINER_LOST, "killed"),
             ContainerCreated(there, DeploymentId("dp-1"), 20.0, 1000.0),
             SessionCreated(SessionId("sd-4"), there, Caller("bob"), 5.0, 30.0),
             ContainerMoved(there, ContainerState.DRAINING, EndReason.CONTAINER_MAX_AGE),

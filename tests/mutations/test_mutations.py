@@ -22,9 +22,11 @@ MODULES = {
     "ledgers",
     "mail",
     "memory",
+    "names",
     "recall",
     "scaling",
     "session",
+    "session_calls",
     "starts",
     "tombstones",
 }

@@ -8,7 +8,7 @@ from twisted.trial.unittest import TestCase
 
 from sticky.config.kinds import Flag, OneOf, Seconds, Whole
 from sticky.config.subtables import Number
-from sticky.config.table import COMING, ISOLATION, RLIMITS, SERVER
+from sticky.config.table import ISOLATION, RLIMITS, SERVER
 from sticky.sdk import limits
 
 ROWS = {setting.name: setting.kind for setting in SERVER}
@@ -18,8 +18,6 @@ class SameAsConfigurationTests(TestCase):
     def test_numbers(self) -> None:
         compared = 0
         for key, allowed in limits.NUMBERS.items():
-            if key in COMING:
-                continue
             kind = ROWS[key]
             assert isinstance(kind, Whole | Seconds | Number), key
             self.assertEqual((kind.low, kind.high), (allowed.low, allowed.high), key)
