@@ -11,23 +11,37 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sticky import exception as exception
+    from sticky.sdk.answers import ServerSessionCredentials as ServerSessionCredentials
+    from sticky.sdk.answers import SessionStatus as SessionStatus
     from sticky.sdk.app import App as App
+    from sticky.sdk.autoscaler import AutoscalerSettings as AutoscalerSettings
     from sticky.sdk.decorators import enter as enter
     from sticky.sdk.decorators import exit as exit
     from sticky.sdk.decorators import sessioned as sessioned
     from sticky.sdk.server import Server as Server
-    from sticky.sdk.sessions import ServerSessionCredentials as ServerSessionCredentials
 
 _HOMES = {
     "App": "sticky.sdk.app",
+    "AutoscalerSettings": "sticky.sdk.autoscaler",
     "Server": "sticky.sdk.server",
-    "ServerSessionCredentials": "sticky.sdk.sessions",
+    "ServerSessionCredentials": "sticky.sdk.answers",
+    "SessionStatus": "sticky.sdk.answers",
     "enter": "sticky.sdk.decorators",
     "exit": "sticky.sdk.decorators",
     "sessioned": "sticky.sdk.decorators",
 }
 
-__all__ = ["App", "Server", "ServerSessionCredentials", "enter", "exception", "exit", "sessioned"]
+__all__ = [
+    "App",
+    "AutoscalerSettings",
+    "Server",
+    "ServerSessionCredentials",
+    "SessionStatus",
+    "enter",
+    "exception",
+    "exit",
+    "sessioned",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -68,6 +68,11 @@ class Deployer:
         self._making = making
         self._turn = DeferredLock()
 
+    @property
+    def settings(self) -> Settings:
+        """The definition that holds."""
+        return self._applied.settings
+
     # --- the ways in
 
     def deploy(
@@ -170,6 +175,7 @@ class Deployer:
 
     def _change(self, old: ServerSettings, new: ServerSettings, definition: Definition, recreate: bool) -> ServerChange:
         service, deployments = self._servers.by_name[new.name], self._deployments[new.name]
+        old = attrs.evolve(old, policy=service.fleet.policy)  # what holds now: an operator may have changed the scaling
         capacity, names = service.fleet.capacity, changed(old, new)
         boxes = list(capacity.containers.values())
         older = [box for box in boxes if box.deployment != definition.deployment]

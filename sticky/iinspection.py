@@ -193,6 +193,12 @@ class IInspection(Interface):
     def servers() -> Sequence[ServerView]:
         """All Servers, in the order of the configuration."""
 
+    def address(app: str | None, server: str) -> str:
+        """Where clients reach a Server, empty if nowhere by a URL. Raises `errors.UnknownServer` with those there are.
+
+        `app`: the name of its app, if the caller knows it; a Server of another app is not the one that is meant.
+        """
+
     def containers(server: str | None) -> Sequence[ContainerView]:
         """Containers that are not gone; of one Server, or of all. Raises `errors.UnknownServer`."""
 

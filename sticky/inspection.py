@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
-from typing import Final, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from twisted.internet.defer import Deferred
@@ -27,11 +27,10 @@ from sticky.daemon import Servers
 from sticky.iinspection import ContainerLog, ContainerView, DaemonView, IInspection, ServerView, SessionView
 from sticky.isticky import Address, Credentials, StartRequest, TCPAddress
 from sticky.journal.places import found_by
+from sticky.keys import OPERATOR
 from sticky.minting import Minting
 from sticky.service import ServerService
 from sticky.witness import Endings
-
-OPERATOR: Final = "operator"  #: owner of the sessions that are started by the admin API
 
 _Id = TypeVar("_Id", bound=str)
 
@@ -81,6 +80,15 @@ class Inspection:
     def servers(self) -> Sequence[ServerView]:
         """See `IInspection`."""
         return [self._server_view(server) for server in self._servers.by_name.values()]
+
+    def address(self, app: str | None, server: str) -> str:
+        """See `IInspection`."""
+        settings = self._settings.get(server)
+        if settings is None or app not in (None, settings.app):
+            known = ", ".join(_whole_name(one) for one in self._settings.values())
+            wanted = server if app is None else f"{app}/{server}"
+            raise errors.UnknownServer(f"There is no Server {wanted!r}; there are: {known}.")
+        return reachable(self._url(settings), settings)
 
     def containers(self, server: str | None) -> Sequence[ContainerView]:
         """See `IInspection`."""
@@ -266,6 +274,10 @@ def _meant(text: str, known: Iterable[_Id], unknown: type[errors.NotFound]) -> _
     if len(found) > 1:
         raise errors.AmbiguousId(f"{len(found)} ids begin with {text!r}; write more of the one that is meant.")
     return found[0]
+
+
+def _whole_name(settings: ServerSettings) -> str:
+    return settings.name if settings.app == settings.name else f"{settings.app}/{settings.name}"
 
 
 def reachable(url: str, settings: ServerSettings) -> str:

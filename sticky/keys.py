@@ -1,9 +1,10 @@
-"""The secrets in the state directory: the signing key of session tokens, and a proxy token for development. Files only;
+"""The secrets in the state directory: the signing key of session tokens, and proxy tokens that nobody configured. Files only;
 must not know what the secrets are used for, and shows none in a repr or an error.
 
 `signing-key` holds one line, the PASERK form of an Ed25519 key (`k4.secret.` and base64url of seed and public key;
-https://github.com/paseto-standard/paserk, types/secret.md): the public half tells a damaged file. `proxy-token` holds one
-line `wk-….ws-…`. Both are 0600, the directory is made 0700, and both outlive restarts: tokens given before stay valid.
+https://github.com/paseto-standard/paserk, types/secret.md): the public half tells a damaged file. `proxy-token` (for
+development) and `operator-token` hold one line `wk-….ws-…`. All are 0600, the directory is made 0700, and all outlive
+restarts: tokens given before stay valid.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from sticky.errors import BadCredential, ConfigError
 
 SIGNING_KEY: Final = "signing-key"
 PROXY_TOKEN: Final = "proxy-token"
+OPERATOR_TOKEN: Final = "operator-token"
 DEVELOPMENT_OWNER: Final = "dev"
+OPERATOR: Final = "operator"  #: owner of what is started from the daemon's own account
 
 _PASERK: Final = "k4.secret."
 _SEED_BYTES: Final = 32
@@ -34,10 +37,11 @@ Randomness = Callable[[int], bytes]  #: so many fresh bytes that nobody can gues
 
 
 @attrs.frozen
-class DevelopmentToken:
-    """A proxy token for every Server, made because none is configured. The repr hides the secret."""
+class KeptToken:
+    """A proxy token for every Server that nobody configured. The repr hides the secret."""
 
     path: Path  #: where it is kept, for the operator to read
+    owner: str
     id: str
     secret: str = attrs.field(repr=False)
 
@@ -48,7 +52,7 @@ class DevelopmentToken:
 
     def proxy_token(self) -> ProxyToken:
         """It as a row of the table of proxy tokens."""
-        return ProxyToken(id=self.id, secret_hash=hash_secret(self.secret), owner=DEVELOPMENT_OWNER)
+        return ProxyToken(id=self.id, secret_hash=hash_secret(self.secret), owner=self.owner)
 
 
 def signing_key(state_dir: Path, random: Randomness = os.urandom) -> SigningKey:
@@ -67,12 +71,24 @@ def signing_key(state_dir: Path, random: Randomness = os.urandom) -> SigningKey:
     return _key(seed)
 
 
-def development_token(state_dir: Path, random: Randomness = os.urandom) -> DevelopmentToken:
-    """The proxy token of this state directory, made if there is none yet. Raises `errors.ConfigError` as above."""
-    path = state_dir / PROXY_TOKEN
-    text = _kept(state_dir, PROXY_TOKEN, lambda: ".".join(new_token(random(ID_BYTES), random(SECRET_BYTES))))
+def development_token(state_dir: Path, random: Randomness = os.urandom) -> KeptToken:
+    """The proxy token of this state directory where none is configured, made if there is none yet.
+
+    Raises `errors.ConfigError` as above.
+    """
+    return _token(state_dir, PROXY_TOKEN, DEVELOPMENT_OWNER, random)
+
+
+def operator_token(state_dir: Path, random: Randomness = os.urandom) -> KeptToken:
+    """The proxy token of programs that run as the daemon's own user, where others are configured. As above."""
+    return _token(state_dir, OPERATOR_TOKEN, OPERATOR, random)
+
+
+def _token(state_dir: Path, name: str, owner: str, random: Randomness) -> KeptToken:
+    path = state_dir / name
+    text = _kept(state_dir, name, lambda: ".".join(new_token(random(ID_BYTES), random(SECRET_BYTES))))
     try:
-        return DevelopmentToken(path, *parse_bearer(text))
+        return KeptToken(path, owner, *parse_bearer(text))
     except BadCredential:
         raise ConfigError(str(path), "", "this is no proxy token; remove it to make a new one") from None
 

@@ -21,7 +21,7 @@ from sticky.containers.process import ProcessBackend
 from sticky.core.fleet import Fleet, Ids
 from sticky.core.proxy_tokens import ProxyToken, ProxyTokens, hash_secret
 from sticky.core.tokens import SigningKey
-from sticky.core.values import ContainerId, DeploymentId, SessionId
+from sticky.core.values import ContainerId, DeploymentId, Policy, SessionId
 from sticky.deployments import Definition, Deployments
 from sticky.edge.grammar import HeadLimits
 from sticky.edge.handshake import RelayRules
@@ -30,7 +30,7 @@ from sticky.edge.site import Site
 from sticky.errors import ConfigError
 from sticky.isticky import ContainerSpec, IContainerBackend, IPreparedBackend
 from sticky.journal.service import JournalService, NoJournalService
-from sticky.keys import development_token
+from sticky.keys import KeptToken, development_token, operator_token
 from sticky.minting import Minting
 from sticky.observe.access import AccessLog
 from sticky.observe.access_forms import FORMS
@@ -137,6 +137,7 @@ def definition(
 
 def service(
     deployments: Deployments,
+    policy: Policy,
     key: SigningKey,
     reactor: Any,
     journal: JournalService | NoJournalService,
@@ -149,7 +150,7 @@ def service(
         lambda: ContainerId(f"ct-{secrets.token_urlsafe(16)}"),
         secrets.SystemRandom().random,
     )
-    fleet = Fleet(newest.settings.policy, newest.deployment, ids)
+    fleet = Fleet(policy, newest.deployment, ids)
     return ServerService(
         newest.settings.name,
         fleet,
@@ -223,7 +224,7 @@ def access_log(settings: Settings, reactor: Any) -> AccessLog:
 
 
 def proxy_tokens(settings: Settings) -> ProxyTokens:
-    """Those of the file; where there are none and somebody needs one, a development token in the state directory."""
+    """Those of the file, and the state directory's own if somebody needs one."""
     tokens = []
     for token in settings.daemon.proxy_tokens:
         digest = token.secret_hash or hash_secret(token.secret or "")
@@ -237,6 +238,17 @@ def proxy_tokens(settings: Settings) -> ProxyTokens:
                 admin=token.admin,
             )
         )
-    if not tokens and not all(server.unauthenticated for server in settings.servers):
-        tokens.append(development_token(settings.daemon.state_dir).proxy_token())
-    return ProxyTokens(tokens)
+    own = own_token(settings)
+    return ProxyTokens(tokens if own is None else [*tokens, own.proxy_token()])
+
+
+def own_token(settings: Settings) -> KeptToken | None:
+    """For whoever may read the state directory: a development token, or where tokens are configured the operator's.
+
+    None where nobody needs one. Raises `ConfigError` if its file cannot be used.
+    """
+    if settings.daemon.proxy_tokens:
+        return operator_token(settings.daemon.state_dir)
+    if all(server.unauthenticated for server in settings.servers):
+        return None
+    return development_token(settings.daemon.state_dir)

@@ -17,6 +17,8 @@ from twisted.logger import globalLogPublisher
 
 from sticky import parts
 from sticky.admin.service import AdminService
+from sticky.autoscaling import FILE as autoscaler_file
+from sticky.autoscaling import Autoscaling
 from sticky.config.settings import ServerSettings, Settings
 from sticky.config.sources import Sources
 from sticky.containers.describe import describe
@@ -48,6 +50,7 @@ from sticky.keys import make_state_dir, signing_key
 from sticky.listeners import Listeners
 from sticky.minting import Minting
 from sticky.observe.watching import WithRequests
+from sticky.operating import Operating
 from sticky.service import ServerService
 from sticky.witness import Endings
 
@@ -64,6 +67,8 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
     """The whole daemon. Creates the state directory and its keys; raises `ConfigError` if they cannot be used."""
     state_dir = settings.daemon.state_dir
     make_state_dir(state_dir)
+    autoscaling = Autoscaling(None if settings.daemon.ephemeral else state_dir / autoscaler_file)
+    autoscaling.recall(settings)
     key = signing_key(state_dir)
     verifier = Verifier({key.key_id: key.public})
     names = Names(settings.daemon.brand)
@@ -86,7 +91,9 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
         }
 
     def service(deployments: Deployments) -> ServerService:
-        return parts.service(deployments, key, reactor, journal, endings)
+        return parts.service(
+            deployments, autoscaling.policy(deployments.newest.settings), key, reactor, journal, endings
+        )
 
     deployments = {name: Deployments(one) for name, one in definitions(settings, 0, late=False).items()}
     servers = Servers([service(one) for one in deployments.values()])
@@ -136,6 +143,9 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
         control.proxy_tokens = tokens
         listeners.publish(_public_urls(settings))
         inspection.replace(settings)
+        autoscaling.deployed(settings)
+
+    operating = Operating(servers=servers, autoscaling=autoscaling, bearer=lambda: _bearer(deployer.settings))
 
     def in_thread(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
         return deferToThreadPool(reactor, reactor.getThreadPool(), function, *arguments)
@@ -158,10 +168,16 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
             _check,
             WithRequests(globalLogPublisher, access),
             deployer,
+            operating,
         ),
         health,
         partial(on_hangup, deployer.hangup, reactor),
     )
+
+
+def _bearer(settings: Settings) -> str | None:
+    own = parts.own_token(settings)
+    return None if own is None else own.bearer
 
 
 def _public_urls(settings: Settings) -> Mapping[str, str | None]:

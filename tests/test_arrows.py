@@ -61,7 +61,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "hangup": (),
     "daemon": ("service", "lease", "journal", "core.values", "core.tokens", "errors", "isticky"),
     "keys": ("core.tokens", "core.proxy_tokens", "errors"),
-    "sdk": ("sdk", "core.values", "errors", "edge.wire", "_version", "exception"),
+    "sdk": ("sdk", "admin.sockets", "core.values", "errors", "edge.wire", "_version", "exception"),
     "exception": ("sdk.exception",),
     # The command reaches a daemon through its admin API only; what it shares with that is names and files' places.
     "cli": (
@@ -87,6 +87,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "core.values",
         "errors",
         "iinspection",
+        "ioperating",
         "isticky",
         "observe.access",
         "sdk.exception",
@@ -102,10 +103,14 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "iinspection",
         "isticky",
         "journal.places",
+        "keys",
         "service",
         "witness",
     ),
     "iinspection": ("core.values", "isticky"),
+    "ioperating": ("core.values",),
+    "operating": ("autoscaling", "daemon", "ioperating"),
+    "autoscaling": ("config", "core.values", "daemon", "errors", "ioperating"),
     "witness": ("core.values", "iinspection", "isticky"),
     "listeners": ("edge.context", "startup"),
     # Only here everything meets.

@@ -20,6 +20,7 @@ from sticky.iinspection import (
     ServerView,
     SessionView,
 )
+from sticky.ioperating import ScalingView
 from sticky.isticky import Credentials
 
 API = 1  #: raised when an answer changes in a way that a program could not survive
@@ -207,6 +208,11 @@ def rollout(view: RolloutView) -> Body:
         ],
         "can_undo": view.can_undo,
     }
+
+
+def scaling(view: ScalingView) -> Body:
+    """What a Server's autoscaler goes by."""
+    return {"server": view.server, **view.values, "updated": list(view.updated)}
 
 
 def _limits(policy: Policy) -> Body:

@@ -23,6 +23,7 @@ from sticky.admin.recent import Recent
 from sticky.admin.streams import LogStream, Wanted
 from sticky.config.settings import Settings
 from sticky.iinspection import IDeploying, IInspection
+from sticky.ioperating import IOperating
 
 LONGEST_PAGE: Final = 1000
 _Done = TypeVar("_Done")
@@ -55,14 +56,16 @@ class AdminCalls:
         in_thread: InThread,
         clock: IReactorTime,
         deploying: IDeploying | None = None,
+        operating: IOperating | None = None,
     ) -> None:
-        """`deploying`: None where a new definition cannot be brought; the calls for it are not there then."""
+        """`deploying`, `operating`: None where that cannot be done; the calls for it are not there then."""
         self._inspection = inspection
         self._recent = recent
         self._check = check
         self._in_thread = in_thread
         self._clock = clock
         self._deploying = deploying
+        self._operating_or_none = operating
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, object]) -> Result:
         """Find the call and make it. Raises `errors.NotFound`, `errors.MethodNotAllowed`, and what the call raises."""
@@ -173,6 +176,27 @@ class AdminCalls:
     def _rollout(self, call: Call) -> Result:
         return bodies.rollout(self._deployer.rollout())
 
+    # --- setting
+
+    def _access(self, call: Call) -> Result:
+        app, server = call.body.get("app"), call.body.get("server")
+        if not isinstance(server, str) or not isinstance(app, str | None):
+            raise errors.BadRequest('The body names the Server, and perhaps its app: {"app": "…", "server": "…"}.')
+        url = self._inspection.address(app, server)
+        return {"url": url, "brand": self._inspection.daemon().brand, "proxy_token": self._operating.bearer()}
+
+    def _scaling(self, call: Call) -> Result:
+        return bodies.scaling(self._operating.scaling(call.arguments[0]))
+
+    def _scale(self, call: Call) -> Result:
+        return bodies.scaling(self._operating.scale(call.arguments[0], call.body))
+
+    @property
+    def _operating(self) -> IOperating:
+        if self._operating_or_none is None:
+            raise errors.NotFound
+        return self._operating_or_none
+
     @property
     def _deployer(self) -> IDeploying:
         if self._deploying is None:
@@ -191,6 +215,7 @@ class Route:
 
 
 _ID = r"([A-Za-z0-9_-]{1,64})"
+_NAME = r"([A-Za-z0-9_.-]{1,64})"
 _LOGS = frozenset({"kinds", "follow", "lines"})
 
 ROUTES: Final = (
@@ -214,6 +239,9 @@ ROUTES: Final = (
     Route("POST", "/v1/deploy", AdminCalls._deploy),
     Route("GET", "/v1/rollout", AdminCalls._rollout),
     Route("POST", "/v1/rollout/undo", AdminCalls._undo),
+    Route("POST", "/v1/access", AdminCalls._access),
+    Route("GET", f"/v1/servers/{_NAME}/autoscaler", AdminCalls._scaling),
+    Route("POST", f"/v1/servers/{_NAME}/autoscaler", AdminCalls._scale),
 )
 
 

@@ -20,6 +20,7 @@ from sticky.admin.peers import Guard
 from sticky.admin.recent import Recent
 from sticky.admin.web import AdminResource
 from sticky.iinspection import IDeploying, IInspection
+from sticky.ioperating import IOperating
 from sticky.startup import CANNOT_START, give_up
 
 
@@ -46,13 +47,15 @@ class AdminService(Service):
         check: Check,
         publisher: LogPublisher = globalLogPublisher,
         deploying: IDeploying | None = None,
+        operating: IOperating | None = None,
     ) -> None:
         self._path = None if endpoint is None else sockets.socket_path(endpoint)
         self._inspection = inspection
         self._reactor = reactor
         self._publisher = publisher
         self._recent = Recent()
-        site = _Site(AdminResource(AdminCalls(inspection, self._recent, check, self._in_thread, reactor, deploying)))  # type: ignore[no-untyped-call]
+        calls = AdminCalls(inspection, self._recent, check, self._in_thread, reactor, deploying, operating)
+        site = _Site(AdminResource(calls))  # type: ignore[no-untyped-call]
         self._guard = Guard(site)
         self._port: IListeningPort | None = None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import click
 
@@ -14,7 +13,6 @@ from sticky.cli.options import command, daemon, servers, sessions
 from sticky.cli.output import note
 from sticky.cli.problems import Problem, Status
 from sticky.edge.wire import Names
-from sticky.sdk.daemon import Daemon
 
 
 def add_to(root: click.Group) -> None:
@@ -47,7 +45,7 @@ def add_to(root: click.Group) -> None:
         names = Names(admin.status()["daemon"]["brand"])
         if path.startswith(names.control.decode("ascii")) and session is None:
             found = admin.server(server)
-            bearer = _proxy_token(admin)
+            bearer = admin.bearer(found["name"])
             header = f"Authorization: Bearer {bearer}" if bearer else None
             return _run(program, found["url"], path, header, curl_arguments)
         given = admin.token(session) if session is not None else admin.start(admin.server(server)["name"])
@@ -65,11 +63,6 @@ def _end(admin: Admin, session: str) -> None:
     except Problem as problem:
         if problem.status is not Status.NOT_FOUND:
             note(f"warning: the session {session} goes on: {problem.text}")
-
-
-def _proxy_token(admin: Admin) -> str | None:
-    environ = {**os.environ, "STICKY_STATE_DIR": str(admin.state_dir)}
-    return Daemon(environ, Path.cwd()).proxy_token()
 
 
 def _run(program: str, url: str, path: str, header: str | None, arguments: tuple[str, ...]) -> int:

@@ -19,6 +19,7 @@ from sticky.admin.bodies import API
 from sticky.admin.sockets import LONGEST, find
 from sticky.cli.advice import advice_for
 from sticky.cli.problems import Problem, Status
+from sticky.sdk.daemon import Daemon
 
 SILENCE: Final = 30.0  #: seconds that an ordinary answer may take
 QUEUEING: Final = 330.0  #: seconds for a start, which may wait in the queue for 300
@@ -77,6 +78,13 @@ class Admin:
     def token(self, session: str) -> dict[str, Any]:
         """Credentials of a session that is there."""
         return self.call("POST", path("sessions", session, "token"))
+
+    def bearer(self, server: str) -> str | None:
+        """The proxy token for a Server's control calls: that of STICKY_PROXY_TOKEN, else one of the daemon's; None: not needed."""
+        if os.environ.get("STICKY_PROXY_TOKEN"):
+            return Daemon().proxy_token()
+        found = self.call("POST", "/v1/access", body={"server": server})["proxy_token"]
+        return None if found is None else str(found)
 
     def terminate(self, session: str, grace: float | None = None) -> dict[str, Any]:
         """End a session."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,7 +12,6 @@ from sticky.cli.options import command, daemon, json_output, server_argument
 from sticky.cli.output import as_json as print_json
 from sticky.cli.output import console, note, say, show, table
 from sticky.cli.problems import Problem, Status
-from sticky.sdk.daemon import Daemon
 
 
 def add_to(root: click.Group) -> None:
@@ -61,7 +58,7 @@ def add_to(root: click.Group) -> None:
             raise click.BadParameter("it must begin with /", param_hint="--path")
         brand = admin.status()["daemon"]["brand"]
         found = admin.server(server)
-        bearer = Daemon({**os.environ, "STICKY_STATE_DIR": str(admin.state_dir)}, Path.cwd()).proxy_token()
+        bearer = admin.bearer(found["name"])
         if bearer is None and not found["unauthenticated"]:
             raise Problem("there is no proxy token to start sessions with", Status.USAGE, "Set STICKY_PROXY_TOKEN.")
         plan = Plan(

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 import attrs
 
+LONGEST_SECRET = 64 * 1024  #: bytes of a file with a secret: an environment takes 128 KiB a variable (execve(2))
+
 
 class Refused(Exception):
     """A raw value is wrong. `problem` says why; None where the kind's `allowed` says it all."""
@@ -266,26 +268,46 @@ class Variables:
 
 
 @attrs.frozen
-class EnvironmentSecrets:
-    """Environment variables whose values come from the daemon's own: NAME -> "env:OTHER"."""
+class Secrets:
+    """Environment variables whose values come from the daemon's own, NAME -> "env:OTHER", or from files, "file:PATH"."""
 
     reserved: Sequence[str] = ()
 
     @property
     def allowed(self) -> str:
-        return 'a table such as { API_KEY = "env:API_KEY" }: names of variables in the daemon\'s environment'
+        return (
+            'a table such as { API_KEY = "env:API_KEY", DB = "file:/run/secrets/db" }:'
+            " variables of the daemon's environment, and files"
+        )
 
     def read(self, value: object, place: Place) -> Mapping[str, str]:
         references = Variables(self.reserved).read(value, place)
         secrets = {}
         for name, reference in references.items():
-            variable = reference.removeprefix("env:")
-            if variable == reference or not variable:
+            source, _, where = reference.partition(":")
+            if source not in ("env", "file") or not where:
                 raise Refused(f"the value of {name} (not shown) is not a reference; allowed: {self.allowed}")
-            if variable not in place.environ:
-                raise Refused(f"the environment variable {show(variable)} for {name} is not set")
-            secrets[name] = place.environ[variable]
+            secrets[name] = _of_environment(name, where, place) if source == "env" else _of_file(name, where, place)
         return secrets
+
+
+def _of_environment(name: str, variable: str, place: Place) -> str:
+    if variable not in place.environ:
+        raise Refused(f"the environment variable {show(variable)} for {name} is not set")
+    return place.environ[variable]
+
+
+def _of_file(name: str, path: str, place: Place) -> str:
+    """A file's text, without a line's end at its end: editors and `echo` leave one."""
+    try:
+        with open(place.base / path, "rb") as file:
+            text = file.read(LONGEST_SECRET + 1).decode("utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise Refused(f"the file {show(path)} for {name} cannot be read: {reason}") from None
+    if len(text) > LONGEST_SECRET or "\0" in text:
+        raise Refused(f"the file {show(path)} for {name} is longer than {LONGEST_SECRET} bytes, or holds a zero byte")
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 @attrs.frozen

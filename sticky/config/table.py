@@ -24,7 +24,6 @@ from sticky.config.forms import (
 )
 from sticky.config.kinds import (
     Arguments,
-    EnvironmentSecrets,
     FilePath,
     Flag,
     Kind,
@@ -34,6 +33,7 @@ from sticky.config.kinds import (
     Parsed,
     Readiness,
     Seconds,
+    Secrets,
     Text,
     Variables,
     Whole,
@@ -238,8 +238,8 @@ SERVER = (
     Setting("env", Variables(CONTAINER_VARIABLES), {}, DEPLOYMENT,
             "More environment variables. Containers inherit PATH, HOME, LANG, LC_*, TZ and TMPDIR, nothing else.",
             secret=True),
-    Setting("secrets", EnvironmentSecrets(CONTAINER_VARIABLES), {}, DEPLOYMENT,
-            "Environment variables whose values are taken from the daemon's environment.", secret=True),
+    Setting("secrets", Secrets(CONTAINER_VARIABLES), {}, DEPLOYMENT,
+            "Environment variables whose values are taken from the daemon's environment, or are a file's text.", secret=True),
     Setting("sessioned", Flag(), True, LIVE, "Whether requests need a session.", only=(True,),
             instead="a Python Server gets sessions by @sticky.sessioned(), on the line below @app.server(...)"),
     Setting("unauthenticated", Flag(), False, LIVE, "Anyone may start and terminate sessions, without a proxy token."),

@@ -85,19 +85,32 @@ def describe(app: str, python: str | None, cwd: Path, timeout: float = 30) -> De
 
 def _describe(server: ServerDeclaration, app: str, target: str, interpreter: str, directory: Path) -> DescribedServer:
     command = server.command
+    home = Path(target).parent if names_file(target) else directory
     if command is None:
-        home = Path(target).parent if names_file(target) else directory
         own = interpreter if server.python is None else _interpreter(server.python, home)
         command = (own, "-m", "sticky.containers.runtime", "serve", target, "--server", server.name)
     return DescribedServer(
         name=server.name,
         app=app,
-        settings={**server.settings, "sessioned": server.sessioned},
+        settings={**_with_paths(server.settings, home), "sessioned": server.sessioned},
         command=command,
         directory=directory,
         port=server.port,
         reports_ready=server.command is None,
     )
+
+
+def _with_paths(settings: Mapping[str, object], home: Path) -> Mapping[str, object]:
+    """Files of secrets are relative to what names them, as interpreters are."""
+    secrets = settings.get("secrets")
+    if not isinstance(secrets, Mapping):
+        return settings
+    files = {
+        name: f"file:{home / reference.removeprefix('file:')}"
+        for name, reference in secrets.items()
+        if isinstance(reference, str) and reference.startswith("file:")
+    }
+    return {**settings, "secrets": {**secrets, **files}}
 
 
 def _interpreter(python: str, home: Path) -> str:

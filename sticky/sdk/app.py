@@ -90,7 +90,8 @@ class App:
         PORT for sure. `command`: what to run instead of enter hooks; {port} {host} {socket} {container_id} {url} in it are filled
         in. `python`: the interpreter of another virtual environment that has sticky installed (a path is relative to the app's
         file). `isolation`: what containers are kept from, such as {"network": True}; see docs/isolation.md. `secrets`: variables
-        that the container gets from the daemon's environment, by name or as {"NAME": "env:OTHER"}.
+        that the container gets from the daemon's environment, by name or as {"NAME": "env:OTHER"}, or from a file, as
+        {"NAME": "file:/run/secrets/name"} (a path is relative to the app's file).
 
         Raises `InvalidError` with the argument, its value and what is allowed.
         """

@@ -1,20 +1,36 @@
-"""Where the daemon is, and with what proxy token to speak to it: the environment first, then the files of a state directory.
+"""Where the daemon is, and with what proxy token to speak to it: STICKY_URL first, then the admin API of a state directory.
 
-Inside a container STICKY_URL is the public URL of the container's own Server, so there it answers for that one only.
-Must not know HTTP.
+Inside a container STICKY_URL is the public URL of the container's own Server, so there it answers for that one only. A state
+directory whose path is too long for a socket has no admin API; its files say the same. Must not know what is asked of a Server.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sticky.sdk.exception import AuthError, ConnectionError, NotFoundError
+import attrs
+
+from sticky.admin.sockets import find
+from sticky.sdk.exception import AuthError, ConnectionError, ExecutionError, InvalidError, NotFoundError
+from sticky.sdk.names import Names, names_from, names_of
+from sticky.sdk.steps import Ask, Failure, Reply, Steps, asking
 
 URL_FILE = "url"  #: first line: the daemon's base URL; further lines, if any: a Server's name, a space, its URL
 TOKEN_FILE = "proxy-token"  #: mode 0600; first line: the bearer, wk-….ws-…
+ADMIN_TIME = 15.0  #: seconds for the admin API's answer
+
+
+@attrs.frozen
+class Place:
+    """A Server as its clients reach it. The repr hides the token."""
+
+    url: str  #: without a slash at its end
+    names: Names = attrs.field(repr=False)
+    bearer: str | None = attrs.field(repr=False)  #: of control calls; None: there is none
 
 
 class Daemon:
@@ -29,12 +45,85 @@ class Daemon:
         """STICKY_STATE_DIR, else ./state, absolute."""
         return (self._cwd / (self._environ.get("STICKY_STATE_DIR") or "state")).absolute()
 
-    def url(self, server: str) -> str:
-        """A Server's URL, without a slash at its end. Raises `NotFoundError`, `ConnectionError`."""
+    def find(self, app: str, server: str) -> Steps[Place]:
+        """A Server. Raises `NotFoundError` with the names that are known, `ConnectionError`, `AuthError`."""
         given = self._environ.get("STICKY_URL")
         inside = self._environ.get("STICKY_CONTAINER_ID") is not None
         if given and (not inside or self._environ.get("STICKY_SERVER") == server):
-            return _checked(given, "STICKY_URL")
+            return Place(_checked(given, "STICKY_URL"), names_from(self._environ), self.proxy_token())
+        if not self._has_admin:
+            return Place(self._url_in_files(server, given, inside), names_from(self._environ), self.proxy_token())
+        where, reply = yield from self._admin("POST", "/v1/access", {"app": app, "server": server})
+        found = {name: reply.fields.get(name) for name in ("url", "brand", "proxy_token")}
+        url, brand, bearer = found["url"], found["brand"], found["proxy_token"]
+        if not isinstance(url, str) or not isinstance(brand, str) or not isinstance(bearer, str | None):
+            raise _other_version(where)
+        if not url:
+            raise ConnectionError(f"the daemon at {where} listens nowhere that a client could reach by a URL")
+        if self._environ.get("STICKY_PROXY_TOKEN"):
+            bearer = self.proxy_token()
+        return Place(_checked(url, where), names_of(brand), bearer)
+
+    def admin(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Steps[Reply]:
+        """A call of the admin API, which only the daemon's own user may make, or who has an admin token.
+
+        Raises `ConnectionError`, `AuthError`, `NotFoundError`, `InvalidError`, `ExecutionError`.
+        """
+        if not self._has_admin:
+            raise ConnectionError(
+                f"no Sticky daemon found: there is no admin socket {find(self.state_dir)}."
+                " Set STICKY_STATE_DIR to its state directory, or STICKY_ADMIN_URL and STICKY_ADMIN_TOKEN."
+            )
+        _, reply = yield from self._admin(method, path, body)
+        return reply
+
+    def proxy_token(self) -> str | None:
+        """The bearer for control calls; None if there is none, which an unauthenticated Server accepts.
+
+        Raises `AuthError` if it is malformed; its text does not repeat it.
+        """
+        token = self._environ.get("STICKY_PROXY_TOKEN")
+        source = "STICKY_PROXY_TOKEN"
+        if not token:
+            path = self.state_dir / TOKEN_FILE
+            lines = _lines(path)
+            if not lines:
+                return None
+            token, source = lines[0], str(path)
+        return _bearer(token, source)
+
+    # --- the admin API
+
+    @property
+    def _has_admin(self) -> bool:
+        return bool(self._environ.get("STICKY_ADMIN_URL")) or os.path.lexists(find(self.state_dir))
+
+    def _admin(self, method: str, path: str, body: Mapping[str, object] | None) -> Steps[tuple[str, Reply]]:
+        url = self._environ.get("STICKY_ADMIN_URL")
+        headers = {"Content-Type": "application/json"}
+        if url:
+            base, socket, where = _checked(url, "STICKY_ADMIN_URL"), None, url
+            token = self._environ.get("STICKY_ADMIN_TOKEN") or ""
+            headers["Authorization"] = f"Bearer {_bearer(token, 'STICKY_ADMIN_TOKEN')}"
+        else:
+            socket = find(self.state_dir)
+            base, where = "http://sticky", str(socket)
+        data = b"" if body is None else json.dumps(body).encode("ascii")
+        outcome = yield from asking(
+            Ask(method=method, url=base + path, headers=headers, body=data, timeout=ADMIN_TIME, socket=socket)
+        )
+        if isinstance(outcome, Failure):
+            raise ConnectionError(
+                f"no answer from the daemon at {where}: {outcome.reason}. Is it running, and yours?"
+                " Start one (twistd -n sticky --app ..., or sticky run), or set STICKY_URL and STICKY_PROXY_TOKEN."
+            )
+        if outcome.status != 200:
+            raise _refused(where, outcome)
+        return where, outcome
+
+    # --- the files
+
+    def _url_in_files(self, server: str, given: str | None, inside: bool) -> str:
         path = self.state_dir / URL_FILE
         lines = _lines(path)
         if lines is None:
@@ -52,28 +141,40 @@ class Daemon:
             )
         return _checked(urls.get(server, lines[0]), str(path))
 
-    def proxy_token(self) -> str | None:
-        """The bearer for control calls; None if there is none, which an unauthenticated Server accepts.
-
-        Raises `AuthError` if it is malformed; its text does not repeat it.
-        """
-        token = self._environ.get("STICKY_PROXY_TOKEN")
-        source = "STICKY_PROXY_TOKEN"
-        if not token:
-            path = self.state_dir / TOKEN_FILE
-            lines = _lines(path)
-            if not lines:
-                return None
-            token, source = lines[0], str(path)
-        key, _, secret = token.partition(".")
-        if not (key.startswith("wk-") and secret.startswith("ws-") and token.isascii() and token.isprintable()):
-            raise AuthError(f"{source} does not hold a proxy token; its form is wk-<id>.ws-<secret>")
-        return token
-
     def _missing(self, given: str | None, inside: bool) -> str:
         if given and inside:
             return f"STICKY_URL of this container is that of {self._environ.get('STICKY_SERVER')!r},"
         return "STICKY_URL is not set"
+
+
+def _refused(where: str, reply: Reply) -> Exception:
+    """What an answer of the admin API other than success means."""
+    code, text = reply.code, reply.message
+    what = f"the daemon at {where} answered {reply.status}{f' {code}' if code else ''}{f' ({text})' if text else ''}"
+    match reply.status:
+        case 401 | 403:
+            return AuthError(f"{what}. Set STICKY_ADMIN_TOKEN to a proxy token that may use the admin API.")
+        case 404 if code == "unknown_server":
+            return NotFoundError(f"{what}. Use one of these names, or deploy the app.")
+        case 404 | 405:
+            return _other_version(where)
+        case status if 400 <= status < 500:
+            return InvalidError(f"{what}. The request must change.")
+    return ExecutionError(f"{what}. Look at the daemon's log, or try later.")
+
+
+def _other_version(where: str) -> Exception:
+    return ExecutionError(
+        f"the daemon at {where} does not know this call: it is of another version."
+        " Install the same version of sticky here and there, and restart it."
+    )
+
+
+def _bearer(token: str, source: str) -> str:
+    key, _, secret = token.partition(".")
+    if not (key.startswith("wk-") and secret.startswith("ws-") and token.isascii() and token.isprintable()):
+        raise AuthError(f"{source} does not hold a proxy token; its form is wk-<id>.ws-<secret>")
+    return token
 
 
 def _lines(path: Path) -> list[str] | None:

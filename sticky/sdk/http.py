@@ -1,4 +1,4 @@
-"""One POST without a body, with the standard library. Owns sockets and time-outs; must not know what a call means.
+"""One request with the standard library, blocking. Owns sockets and time-outs; must not know what a call means.
 
 No redirect is followed and no proxy of the environment is used: a token goes where it was sent, or nowhere.
 """
@@ -6,80 +6,54 @@ No redirect is followed and no proxy of the environment is used: a token goes wh
 from __future__ import annotations
 
 import http.client
-import json
-import re
-from collections.abc import Mapping
-from typing import Protocol
+import socket
+import ssl
 from urllib.parse import urlsplit
 
-import attrs
-
-LONGEST_ANSWER = 1 << 20  #: bytes that are read of an answer
-_CODE = re.compile(r"[a-z0-9_]{1,64}")
+from sticky.sdk.steps import BROKEN_OFF, LONGEST_ANSWER, Ask, Failure, Reply, dialled, failed, silent
 
 
-@attrs.frozen
-class Reply:
-    """A whole answer. The repr hides its body, where a token may be."""
-
-    status: int
-    body: bytes = attrs.field(repr=False)
-
-    @property
-    def fields(self) -> Mapping[str, object]:
-        """Those of a JSON object; empty if the body is anything else."""
-        try:
-            fields = json.loads(self.body)
-        except ValueError:
-            return {}
-        return fields if isinstance(fields, dict) else {}
-
-    @property
-    def code(self) -> str:
-        """The error's name, such as "queue_timeout"; empty if the answer has none."""
-        code = self.fields.get("error")
-        return code if isinstance(code, str) and _CODE.fullmatch(code) else ""
-
-    @property
-    def message(self) -> str:
-        """The error's text, one line of at most 200 characters; empty if the answer has none."""
-        text = self.fields.get("message")
-        return " ".join(text.split())[:200] if isinstance(text, str) else ""
-
-
-@attrs.frozen
-class Failure:
-    """No whole answer came. The reason holds nothing of what was sent."""
-
-    reason: str
-
-
-class Transport(Protocol):
-    """How a call is sent."""
-
-    def __call__(self, url: str, headers: Mapping[str, str], timeout: float) -> Reply | Failure:
-        """POST; `timeout` is the longest silence in seconds. Never raises for what the network or the peer does."""
-
-
-def post(url: str, headers: Mapping[str, str], timeout: float) -> Reply | Failure:
-    """A `Transport` on http.client, with a connection of its own."""
-    parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+def perform(ask: Ask) -> Reply | Failure:
+    """Send it, on a connection of its own. Never raises for what the network or the peer does."""
+    parts = urlsplit(ask.url)
     try:
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        connection = _Connection(ask)
         try:
-            connection.request("POST", parts.path or "/", headers=dict(headers))
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            connection.request(ask.method, target, ask.body or None, {"Host": parts.netloc, **ask.headers})
             response = connection.getresponse()
             body = response.read(LONGEST_ANSWER)
             # A read of a given size is silent about a body that broke off; http.client counts what is missing.
-            if response.length:
-                return Failure("the answer broke off or is too long")
+            if response.length or (response.length is None and response.read(1)):
+                return BROKEN_OFF
             return Reply(response.status, body)
         finally:
             connection.close()
     except TimeoutError:
-        return Failure(f"silence for {timeout:g} seconds")
+        return silent(ask)
     except OSError as error:
-        return Failure(error.strerror or type(error).__name__)
+        return failed(error)
     except http.client.HTTPException as error:
         return Failure(f"the answer is not HTTP or broke off ({type(error).__name__})")
+
+
+class _Connection(http.client.HTTPConnection):
+    """Connects where the request says."""
+
+    def __init__(self, ask: Ask) -> None:
+        parts = urlsplit(ask.url)
+        self._tls = ssl.create_default_context() if parts.scheme == "https" and ask.socket is None else None
+        port = parts.port or (443 if self._tls is not None else 80)
+        super().__init__(parts.hostname or "", port, timeout=ask.timeout)
+        self._socket = ask.socket
+
+    def connect(self) -> None:
+        if self._socket is not None:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(self.timeout)
+            self.sock.connect(str(self._socket))
+            return
+        self.sock = socket.create_connection((dialled(self.host), self.port), self.timeout)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls is not None:
+            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self.host)

@@ -227,8 +227,11 @@ def _variables(value: object) -> dict[str, str]:
 
 
 def _secrets(value: object) -> dict[str, str]:
-    """Variable in the container -> "env:NAME" of the daemon's environment. The secret itself never stands in a declaration."""
-    allowed = 'names of variables in the daemon\'s environment, or a dict such as {"API_KEY": "env:API_KEY"}'
+    """Variable in the container -> where the daemon finds its value. The secret itself never stands in a declaration."""
+    allowed = (
+        "names of variables in the daemon's environment, or a dict such as"
+        ' {"API_KEY": "env:API_KEY", "DB": "file:/run/secrets/db"}'
+    )
     if isinstance(value, Mapping):
         pairs = dict(value)
     elif isinstance(value, Iterable) and not isinstance(value, str):
@@ -238,7 +241,7 @@ def _secrets(value: object) -> dict[str, str]:
     for name, reference in pairs.items():
         if not isinstance(name, str) or _VARIABLE.fullmatch(name) is None:
             raise InvalidError(f"secrets has the name {name!r}; it must be {allowed}")
-        prefix, _, variable = reference.partition(":") if isinstance(reference, str) else ("", "", "")
-        if prefix != "env" or _VARIABLE.fullmatch(variable) is None:
+        source, _, where = reference.partition(":") if isinstance(reference, str) else ("", "", "")
+        if not (source == "env" and _VARIABLE.fullmatch(where)) and not (source == "file" and where):
             raise InvalidError(f"secrets[{name!r}] is not a reference (its value is not shown); it must be {allowed}")
     return pairs

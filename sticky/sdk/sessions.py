@@ -1,152 +1,223 @@
-"""Starting and ending sessions over HTTP, blocking. Owns the retries and what each answer means to a user.
+"""Starting, looking at and ending sessions over HTTP. Owns the retries; `answers` says what comes back means.
 
 Every attempt of one start carries the same idempotency key, so a start whose answer was lost gives the session that was made.
-Must not know where the daemon is found, nor how wire names are built.
+Must not know where the daemon is found, how wire names are built, nor what carries the steps out.
 """
 
 from __future__ import annotations
 
+import builtins
 import time
+import unicodedata
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Mapping
+from urllib.parse import urlencode
 
-import attrs
-
-from sticky.sdk.daemon import Daemon
-from sticky.sdk.exception import (
-    AuthError,
-    ConnectionError,
-    ExecutionError,
-    InvalidError,
-    NotFoundError,
-    QueueTimeout,
-    SessionEndedError,
-)
-from sticky.sdk.http import Failure, Reply, Transport, post
+from sticky.sdk.answers import ServerSessionCredentials, SessionStatus, refused, strange, without
+from sticky.sdk.calling import Carriers, call
+from sticky.sdk.daemon import Daemon, Place
+from sticky.sdk.exception import ConnectionError, ExecutionError, InvalidError
 from sticky.sdk.limits import NUMBERS, Range, check_number
-from sticky.sdk.names import Names, names_from
+from sticky.sdk.steps import Ask, Failure, Reply, Steps, asking, pausing
+
+__all__ = ["ServerSessionCredentials", "SessionStatus", "Sessions"]
 
 BACKOFF = (0.5, 1.0, 2.0, 4.0)  #: seconds between the five attempts
 LONGEST_QUEUE = 300.0  #: seconds; the highest queue_timeout that a Server may have
 ANSWER_TIME = 15.0  #: seconds on top for the answer itself; also for calls that do not queue
+PAGE = 1000  #: sessions in one answer
 _IDLE = Range(1, NUMBERS["idle_timeout"].high, whole=True, unit="seconds")
-
-
-@attrs.frozen
-class ServerSessionCredentials:
-    """What a start gives. Everyone who holds the token shares the session; the repr hides it."""
-
-    session_id: str
-    token: str = attrs.field(repr=False)
+LONGEST_NAME = 128  #: characters
 
 
 class Sessions:
-    """The sessions of one Server. Blocks; safe to call from several threads."""
+    """The sessions of one Server. Each call blocks, and has an `.aio` for asyncio; safe to call from several threads.
+
+    An attempt that gets no answer, or one of 500 and above, is made again: five times in all, 0.5, 1, 2 and 4 seconds apart.
+    """
 
     def __init__(
         self,
+        app: str,
         server: str,
         daemon: Daemon,
         *,
         longest_wait: float | None = None,
-        transport: Transport = post,
-        sleep: Callable[[float], object] = time.sleep,
+        carriers: Carriers | None = None,
         wall_clock: Callable[[], float] = time.time,
         new_key: Callable[[], str] = lambda: uuid.uuid4().hex,
-        names: Callable[[], Names] = names_from,
     ) -> None:
+        """`longest_wait`: seconds that a start may queue, None if that is not known here."""
+        self._app = app
         self._server = server
         self._daemon = daemon
-        self._longest_wait = LONGEST_QUEUE if longest_wait is None else longest_wait  #: seconds that a start may queue
-        self._transport = transport
-        self._sleep = sleep
+        self._longest_wait = LONGEST_QUEUE if longest_wait is None else longest_wait
+        self.carriers = Carriers() if carriers is None else carriers
         self._wall_clock = wall_clock
         self._new_key = new_key
-        self._names = names
 
-    def start(self, idle_timeout: int = 600) -> ServerSessionCredentials:
+    def __repr__(self) -> str:
+        return f"<sessions of {self._server!r}>"
+
+    @call
+    def start(self, idle_timeout: int = 600, *, name: str | None = None) -> Steps[ServerSessionCredentials]:
         """Start a session that ends after `idle_timeout` whole seconds with no request in flight.
 
+        With a `name` (1 to 128 characters, the owner's own) the first start makes the session and later ones give the same;
+        `created` tells which it was. A named session that is over is a `SessionEndedError` until `release`, never another one.
+
         Waits in the Server's queue until a container has room, five times at most. Success does not promise that the session
-        still lives when it is used. Raises `InvalidError`, `AuthError`, `NotFoundError` (a retry is of no use), `QueueTimeout`,
-        `ExecutionError`, `ConnectionError` (later it may work).
+        still lives when it is used. Raises `InvalidError`, `AuthError`, `NotFoundError`, `SessionEndedError` (a retry is of no
+        use), `QueueTimeout`, `ExecutionError`, `ConnectionError` (later it may work).
         """
         check_number("idle_timeout", idle_timeout, _IDLE)
-        names = self._names()
+        field = None if name is None else _field(name)
+        place = yield from self._daemon.find(self._app, self._server)
+        names = place.names
         headers = {names.idle_timeout: str(idle_timeout), names.idempotency_key: self._new_key()}
-        url, reply = self._call(names.start_path, headers, names, self._longest_wait + ANSWER_TIME)
+        if field is not None:
+            headers[names.session_name] = field
+        url, reply = yield from self._attempts(
+            "POST", place, names.start_path, headers, self._longest_wait + ANSWER_TIME
+        )
         if reply.status != 200:
-            _refused(url, reply, f"start a session of {self._server!r}")
+            raise refused(url, reply, f"start a session of {self._server!r}")
         fields = reply.fields
         session, token = fields.get("session_id"), fields.get("token")
         if not isinstance(session, str) or not isinstance(token, str):
             raise ExecutionError(f"{url} answered 200 without a session: is this URL that of a Sticky Server?")
-        return ServerSessionCredentials(session, token)
+        return ServerSessionCredentials(session, token, fields.get("created") is not False)
 
-    def terminate(self, token: str) -> None:
+    @call
+    def terminate(self, token: str) -> Steps[None]:
         """End a session: new requests are refused at once, those in flight complete. One that is over already is success.
 
         Raises `InvalidError`, `AuthError` (a retry is of no use), `ExecutionError`, `ConnectionError` (later it may work).
         """
-        if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
-            # The value is not shown: it may well be a token with a line break at its end.
-            raise InvalidError(
-                "token is not a session token; it must be the token that sessions.start() gave, as it is"
-            )
-        names = self._names()
-        url, reply = self._call(names.terminate_path, {names.session_token: token}, names, ANSWER_TIME)
+        _check_token(token)
+        place = yield from self._daemon.find(self._app, self._server)
+        headers = {place.names.session_token: token}
+        url, reply = yield from self._attempts("POST", place, place.names.terminate_path, headers)
         if reply.status not in (200, 404):
-            _refused(url, reply, f"terminate a session of {self._server!r}")
+            raise refused(url, reply, f"terminate a session of {self._server!r}")
 
-    def _call(self, path: str, headers: Mapping[str, str], names: Names, timeout: float) -> tuple[str, Reply]:
-        """POST until there is an answer below 500 or the attempts are used up."""
-        url = self._daemon.url(self._server) + path
-        bearer = self._daemon.proxy_token()
+    @call
+    def release(self, name: str) -> Steps[None]:
+        """Give a name back: its session is terminated, and the next start of this name makes another. An unknown one is success.
+
+        Raises `InvalidError`, `AuthError` (a retry is of no use), `ExecutionError`, `ConnectionError` (later it may work).
+        """
+        field = _field(name)
+        place = yield from self._daemon.find(self._app, self._server)
+        headers = {place.names.session_name: field}
+        url, reply = yield from self._attempts("POST", place, place.names.release_path, headers)
+        if reply.status != 200 and not (reply.status == 404 and reply.code == "unknown_name"):
+            raise refused(url, reply, f"release a name on {self._server!r}")
+
+    @call
+    def status(self, token: str) -> Steps[SessionStatus]:
+        """A session at this moment; asking touches nothing.
+
+        Raises `SessionEndedError` with the reason, `InvalidError`, `AuthError` (a retry is of no use), `ExecutionError`,
+        `ConnectionError` (later it may work).
+        """
+        _check_token(token)
+        place = yield from self._daemon.find(self._app, self._server)
+        return (yield from self._look("GET", place, place.names.status_path, token, "look at a session"))
+
+    @call
+    def extend(self, token: str) -> Steps[SessionStatus]:
+        """Restart a session's idle clock, as a request would, and look at it. Raises as `status`; one that drains is over."""
+        _check_token(token)
+        place = yield from self._daemon.find(self._app, self._server)
+        return (yield from self._look("POST", place, place.names.extend_path, token, "extend a session"))
+
+    @call
+    def list(self) -> Steps[builtins.list[SessionStatus]]:
+        """All sessions of the proxy token's owner on this Server, in the order of their ids.
+
+        Asks for a page after the other, so one that starts or ends meanwhile may be missing or there. Raises `AuthError`,
+        `NotFoundError` (a retry is of no use), `ExecutionError`, `ConnectionError` (later it may work).
+        """
+        place = yield from self._daemon.find(self._app, self._server)
+        found: builtins.list[SessionStatus] = []
+        after: object = None
+        while True:
+            query = {"limit": PAGE} if after is None else {"limit": PAGE, "after": after}
+            path = f"{place.names.sessions_path}?{urlencode(query)}"
+            url, reply = yield from self._attempts("GET", place, path, {})
+            if reply.status != 200:
+                raise refused(url, reply, f"list the sessions of {self._server!r}")
+            page = reply.fields.get("sessions")
+            statuses = [SessionStatus.read(one) for one in page] if isinstance(page, builtins.list) else [None]
+            found += [status for status in statuses if status is not None]
+            if None in statuses:
+                raise strange(url)
+            before, after = after, reply.fields.get("next")
+            if after is None:
+                return found
+            if not isinstance(after, str) or after == before:
+                raise strange(url)
+
+    # --- inside
+
+    def _look(self, method: str, place: Place, path: str, token: str, doing: str) -> Steps[SessionStatus]:
+        headers = {place.names.authorization: f"Bearer {token}"}
+        url, reply = yield from self._attempts(method, place, path, headers, by_session=True)
+        if reply.status != 200:
+            raise refused(url, without(reply, [token]), f"{doing} of {self._server!r}", by_session=True)
+        status = SessionStatus.read(reply.fields)
+        if status is None:
+            raise strange(url)
+        return status
+
+    def _attempts(
+        self,
+        method: str,
+        place: Place,
+        path: str,
+        headers: Mapping[str, str],
+        timeout: float = ANSWER_TIME,
+        *,
+        by_session: bool = False,
+    ) -> Steps[tuple[str, Reply]]:
+        """Ask until there is an answer below 500 or the attempts are used up. `by_session`: without the proxy token."""
+        url = place.url + path
+        bearer = None if by_session else place.bearer
         authorization = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
-        secrets = [value for value in (bearer, headers.get(names.session_token)) if value]
+        secrets = [value for value in (bearer, headers.get(place.names.session_token)) if value]
         outcome: Reply | Failure = Failure("no attempt was made")
         for pause in (*BACKOFF, None):
-            stamp = {names.timestamp: f"{self._wall_clock():.0f}"}
-            outcome = self._transport(url, {**authorization, **headers, **stamp}, timeout)
+            stamp = {place.names.timestamp: f"{self._wall_clock():.0f}"}
+            outcome = yield from asking(
+                Ask(method=method, url=url, headers={**authorization, **headers, **stamp}, timeout=timeout)
+            )
             if isinstance(outcome, Reply) and outcome.status < 500:
                 break
             if pause is not None:
-                self._sleep(pause)
+                yield from pausing(pause)
         if isinstance(outcome, Failure):
             raise ConnectionError(
                 f"no answer from {url} in {len(BACKOFF) + 1} attempts: {outcome.reason}. Is the daemon running there?"
             )
-        return url, _without(outcome, secrets)
+        return url, without(outcome, secrets)
 
 
-def _without(reply: Reply, secrets: Sequence[str]) -> Reply:
-    """Errors quote the peer, and a peer that is no Sticky may quote us."""
-    body = reply.body
-    for secret in secrets:
-        body = body.replace(secret.encode("ascii"), b"(token)")
-    return Reply(reply.status, body)
+def _field(name: object) -> str:
+    """A session's name as the field's value: its UTF-8, as a text of those bytes."""
+    controls = isinstance(name, str) and any(unicodedata.category(letter) == "Cc" for letter in name)
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or name != name.strip(" ") or controls:
+        raise InvalidError(
+            f"name={str(name)[:80]!r} is not allowed; it must be 1 to {LONGEST_NAME} characters,"
+            " none of them a control character, and no space at an end"
+        )
+    try:
+        return name.encode("utf-8").decode("latin-1")
+    except UnicodeEncodeError:
+        raise InvalidError(f"name={name[:80]!r} is not allowed; it must be text that has a UTF-8 form") from None
 
 
-def _refused(url: str, reply: Reply, doing: str) -> NoReturn:
-    """Raise what an answer other than success means."""
-    code, text = reply.code, reply.message
-    what = f"cannot {doing}: {url} answered {reply.status}{f' {code}' if code else ''}{f' ({text})' if text else ''}"
-    match reply.status:
-        case 401 | 403:
-            raise AuthError(
-                f"{what}. Set STICKY_PROXY_TOKEN to a proxy token of this Server, or STICKY_STATE_DIR to its daemon's state."
-            )
-        case 404:
-            raise NotFoundError(f"{what}. Look at the Server's name and URL, and whether it is sessioned.")
-        case 410:
-            raise SessionEndedError(f"{what}. Start another session.", code or "ended")
-        case 429:
-            raise ExecutionError(f"{what}. Wait before the next try.")
-        case status if 400 <= status < 500:
-            raise InvalidError(f"{what}. The request must change.")
-        case 503 if code == "queue_timeout":
-            raise QueueTimeout(f"{what}, in every attempt. Raise max_containers or max_concurrency, or try later.")
-        case status if status >= 500:
-            raise ExecutionError(f"{what}, in every attempt. Look at the daemon's log, or try later.")
-    raise ExecutionError(f"{what}, which is no answer to this call. Is this URL that of a Sticky Server?")
+def _check_token(token: object) -> None:
+    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
+        # The value is not shown: it may well be a token with a line break at its end.
+        raise InvalidError("token is not a session token; it must be the token that sessions.start() gave, as it is")

@@ -93,6 +93,12 @@ class CommandCase(SynchronousTestCase):
         self.addCleanup(served.server_close)
         self.addCleanup(served.shutdown)
         self.replies["GET /v1/status"] = Reply(self.status())
+        self.give_bearer("wk-dev.ws-secret")
+
+    def give_bearer(self, bearer: str | None) -> None:
+        """The daemon's own proxy token."""
+        body = {"url": "http://127.0.0.1:8080", "brand": "modal", "proxy_token": bearer}
+        self.replies["POST /v1/access"] = Reply(body)
 
     def status(self) -> dict[str, Any]:
         servers = [server(view, 30) for view in self.inspection.servers()]

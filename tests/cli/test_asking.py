@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import urllib.error
@@ -68,12 +69,16 @@ class CurlTests(CommandCase):
         self.assertEqual(self.calls()[-2:], ["POST /v1/sessions", "POST /v1/sessions/sd-new/terminate"])
 
     def test_a_control_call_has_the_proxy_token(self) -> None:
-        (self.folder / "proxy-token").write_text("wk-dev.ws-secret\n")
         self.assertEqual(self.curl("/_modal/sessions"), 'header = "Authorization: Bearer wk-dev.ws-secret"\n')
         self.assertNotIn("ws-secret", " ".join(self.commands[0]))
-        self.assertEqual(set(self.calls()), {"GET /v1/status"})
+        self.assertEqual(set(self.calls()), {"GET /v1/status", "POST /v1/access"})
+
+    def test_the_token_of_the_environment_comes_first(self) -> None:
+        self.patch(os, "environ", {**os.environ, "STICKY_PROXY_TOKEN": "wk-own.ws-mine"})
+        self.assertEqual(self.curl("/_modal/sessions"), 'header = "Authorization: Bearer wk-own.ws-mine"\n')
 
     def test_a_control_call_where_no_token_is_needed(self) -> None:
+        self.give_bearer(None)
         self.assertEqual(self.curl("/_modal/sessions/start", "--", "-X", "POST"), "")
 
     def test_a_signal_that_ends_curl(self) -> None:

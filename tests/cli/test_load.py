@@ -33,7 +33,6 @@ class CommandTests(CommandCase):
     def setUp(self) -> None:
         super().setUp()
         self.listen()
-        (self.folder / "proxy-token").write_text("wk-dev.ws-secret\n")
         self.plans: list[Plan] = []
         self.figures = Figures()
         self.interrupted = False
@@ -68,5 +67,5 @@ class CommandTests(CommandCase):
         self.assertIn("connections at once", self.sticky("loadtest", status=130))
 
     def test_no_proxy_token(self) -> None:
-        (self.folder / "proxy-token").unlink()
+        self.give_bearer(None)
         self.assertIn("Set STICKY_PROXY_TOKEN", self.complaint("loadtest", status=2))

@@ -77,6 +77,11 @@ class FakeInspection:
             )
         ]
 
+    def address(self, app: str | None, server: str) -> str:
+        if server != GAME or app not in (None, "game"):
+            raise errors.UnknownServer(f"There is no Server {app}/{server}; there are: game.")
+        return "http://127.0.0.1:8080"
+
     def containers(self, server: str | None) -> Sequence[ContainerView]:
         if server not in (None, GAME):
             raise errors.UnknownServer(f"There is no Server {server!r}; there are: game.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ from twisted.trial.unittest import TestCase
 
 import sticky
 from sticky import exception
+from sticky.sdk.calling import Carriers
 from sticky.sdk.daemon import Daemon
-from sticky.sdk.http import Failure, Reply
 from sticky.sdk.names import names_from
 from sticky.sdk.server import Server
-from sticky.sdk.sessions import ServerSessionCredentials, Sessions
+from sticky.sdk.sessions import ServerSessionCredentials, Sessions, SessionStatus
+from sticky.sdk.steps import Ask, Failure, Reply
 
 BEARER = "wk-dev.ws-SECRETsecret"
 TOKEN = "v4.public.TOKENtoken"
@@ -36,20 +36,21 @@ class FakeDaemon:
     outcomes: list[Reply | Failure]
     calls: list[tuple[str, dict[str, str], float]] = attrs.field(factory=list)
     pauses: list[float] = attrs.field(factory=list)
+    methods: list[str] = attrs.field(factory=list)
 
-    def __call__(self, url: str, headers: Mapping[str, str], timeout: float) -> Reply | Failure:
-        self.calls.append((url, dict(headers), timeout))
+    def __call__(self, ask: Ask) -> Reply | Failure:
+        self.calls.append((ask.url, dict(ask.headers), ask.timeout))
+        self.methods.append(ask.method)
         return self.outcomes.pop(0)
 
     def sessions(self, **arguments: Any) -> Sessions:
         environ = {"STICKY_URL": "http://127.0.0.1:8080", "STICKY_PROXY_TOKEN": BEARER}
         return Sessions(
+            "app",
             "Game",
             Daemon(arguments.pop("environ", environ), Path("/nowhere")),
-            transport=self,
-            sleep=self.pauses.append,
+            carriers=Carriers(self, self.pauses.append),
             wall_clock=lambda: 1_700_000_000.4,
-            names=lambda: names_from({}),
             **arguments,
         )
 
@@ -162,7 +163,7 @@ class StartTests(TestCase):
             raise KeyboardInterrupt
 
         sessions = daemon.sessions()
-        self.patch(sessions, "_sleep", interrupted)
+        sessions.carriers = Carriers(daemon, interrupted)
         self.assertRaises(KeyboardInterrupt, sessions.start)
         self.assertEqual(1, len(daemon.calls))
 
@@ -203,6 +204,121 @@ class TerminateTests(TestCase):
                 daemon.sessions().terminate(wrong)
             self.assertNotIn("TOKEN", str(caught.exception))
         self.assertEqual([], daemon.calls)
+
+
+STATUS: dict[str, Any] = {
+    "session_id": "sd-1",
+    "state": "active",
+    "in_flight": 2,
+    "idle_timeout": 600,
+    "idle_left": None,
+    "age_left": 80000.5,
+    "created_ago": 1.25,
+    "later_member": "passed over",
+}
+
+
+class NameTests(TestCase):
+    def test_a_name_travels_in_its_field(self) -> None:
+        for name in ("room 7/blue", "Grün \N{SNOWMAN}"):
+            daemon = FakeDaemon([reply(200, session_id="sd-1", token=TOKEN, created=False)])
+            credentials = daemon.sessions().start(name=name)
+            field = daemon.calls[0][1]["x-modal-server-session-name"]
+            self.assertEqual(name, field.encode("latin-1").decode("utf-8"))
+            self.assertFalse(credentials.created)
+
+    def test_a_name_is_given_back(self) -> None:
+        for answer in (reply(200), reply(404, error="unknown_name")):
+            daemon = FakeDaemon([answer])
+            daemon.sessions().release("room")
+            ((url, headers, _),) = daemon.calls
+            self.assertEqual(("POST", "http://127.0.0.1:8080/_modal/sessions/release"), (daemon.methods[0], url))
+            self.assertEqual("room", headers["x-modal-server-session-name"])
+        with self.assertRaises(exception.NotFoundError):
+            FakeDaemon([reply(404, error="not_sessioned")]).sessions().release("room")
+
+    def test_a_start_without_a_name_sends_none_and_makes_a_session(self) -> None:
+        daemon = FakeDaemon([reply(200, session_id="sd-1", token=TOKEN)])
+        self.assertTrue(daemon.sessions().start().created)
+        self.assertNotIn("x-modal-server-session-name", daemon.calls[0][1])
+
+    def test_what_is_no_name_is_not_sent(self) -> None:
+        daemon = FakeDaemon([])
+        wrong: Any
+        for wrong in ("", " a", "a ", "a" * 129, "a\x7fb", "a\r\nX: y", "\ud800", 7, b"a"):
+            with self.assertRaisesRegex(exception.InvalidError, "name=.* is not allowed; it must be"):
+                daemon.sessions().start(name=wrong)
+        self.assertEqual([], daemon.calls)
+
+    def test_a_name_whose_session_is_over_says_why(self) -> None:
+        daemon = FakeDaemon([reply(410, error="session_expired", reason="container_lost", message="over")])
+        with self.assertRaises(exception.SessionEndedError) as caught:
+            daemon.sessions().start(name="room")
+        self.assertEqual("container_lost", caught.exception.reason)
+
+
+class LookingTests(TestCase):
+    def test_status_sends_the_token_as_a_request_does_and_no_proxy_token(self) -> None:
+        daemon = FakeDaemon([reply(200, **STATUS)])
+        status = daemon.sessions().status(TOKEN)
+        expected = {key: value for key, value in STATUS.items() if key != "later_member"}
+        self.assertEqual(SessionStatus(**expected), status)
+        ((url, headers, _),) = daemon.calls
+        self.assertEqual(("GET", "http://127.0.0.1:8080/_modal/sessions/status"), (daemon.methods[0], url))
+        self.assertEqual(f"Bearer {TOKEN}", headers["modal-authorization"])
+        self.assertNotIn("Authorization", headers)
+
+    def test_extend_posts(self) -> None:
+        daemon = FakeDaemon([reply(200, **STATUS)])
+        self.assertEqual("active", daemon.sessions().extend(TOKEN).state)
+        self.assertEqual("POST", daemon.methods[0])
+        self.assertTrue(daemon.calls[0][0].endswith("/_modal/sessions/extend"))
+
+    def test_an_ended_session_has_its_reason_with_either_status(self) -> None:
+        for status in (410, 401):
+            daemon = FakeDaemon([reply(status, error="idle_timeout", message="over")])
+            with self.assertRaises(exception.SessionEndedError) as caught:
+                daemon.sessions().status(TOKEN)
+            self.assertEqual("idle_timeout", caught.exception.reason)
+
+    def test_a_wrong_session_token_is_not_blamed_on_the_proxy_token(self) -> None:
+        for status, code in ((401, "bad_credential"), (403, "wrong_server")):
+            daemon = FakeDaemon([reply(status, error=code, message=f"no {TOKEN}")])
+            with self.assertRaises(exception.AuthError) as caught:
+                daemon.sessions().status(TOKEN)
+            self.assertIn("Use the token that sessions.start() gave", str(caught.exception))
+            self.assertNotIn("TOKENtoken", str(caught.exception))
+
+    def test_an_answer_that_is_no_status_is_an_execution_error(self) -> None:
+        for change in ({"in_flight": True}, {"state": None}, {"age_left": "1"}, {"created_ago": None}, {"name": 1}):
+            daemon = FakeDaemon([reply(200, **{**STATUS, **change})])
+            with self.assertRaisesRegex(exception.ExecutionError, "that of a Sticky Server"):
+                daemon.sessions().status(TOKEN)
+
+    def test_list_asks_page_by_page(self) -> None:
+        daemon = FakeDaemon(
+            [reply(200, sessions=[STATUS], next="sd-1"), reply(503), reply(200, sessions=[STATUS, STATUS], next=None)]
+        )
+        self.assertEqual(3, len(daemon.sessions().list()))
+        self.assertEqual(
+            [
+                "http://127.0.0.1:8080/_modal/sessions?limit=1000",
+                "http://127.0.0.1:8080/_modal/sessions?limit=1000&after=sd-1",
+                "http://127.0.0.1:8080/_modal/sessions?limit=1000&after=sd-1",
+            ],
+            [url for url, _, _ in daemon.calls],
+        )
+        self.assertEqual({f"Bearer {BEARER}"}, {headers["Authorization"] for _, headers, _ in daemon.calls})
+
+    def test_a_list_that_goes_in_circles_is_an_execution_error(self) -> None:
+        for pages in (
+            [reply(200, sessions=[STATUS], next="sd-1")] * 2,
+            [reply(200, sessions=[STATUS], next=5)],
+            [reply(200, sessions=[{}], next=None)],
+            [reply(200, sessions=None, next=None)],
+        ):
+            with self.assertRaisesRegex(exception.ExecutionError, "that of a Sticky Server"):
+                FakeDaemon(list(pages)).sessions().list()
 
 
 class CredentialsTests(TestCase):
