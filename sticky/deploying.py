@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky import errors
@@ -26,6 +27,9 @@ from sticky.errors import ConfigError
 from sticky.iinspection import DeploymentView, DeployReport, IDeploying, LeavingView, RolloutView, ServerChange
 from sticky.sdk.exception import InvalidError
 from sticky.service import ServerService
+
+#: What can be wrong with a definition, or with the moment; everything else is a fault of ours.
+FORESEEN = (ConfigError, InvalidError, errors.Refusal)
 
 
 @attrs.frozen
@@ -93,7 +97,12 @@ class Deployer:
 
     def hangup(self) -> None:
         """For SIGHUP: the same sources again. The log says what came of it."""
-        self.deploy().addErrback(lambda _: None)  # it is in the log already
+        self.deploy().addErrback(self._said)
+
+    def _said(self, failure: Failure) -> None:
+        """What can be foreseen is in the log already, in one line; the rest is our own mistake and needs its traceback."""
+        if failure.check(*FORESEEN) is None:
+            self.log.failure("the new definition could not be taken", failure)
 
     def _in_turn(self, work: Callable[[], Coroutine[Any, Any, DeployReport]]) -> Deferred[DeployReport]:
         turn: Deferred[DeployReport] = self._turn.run(lambda: Deferred.fromCoroutine(work()))
@@ -112,7 +121,7 @@ class Deployer:
         try:
             settings = await self._making.in_thread(self._making.load, sources)
             return self._apply(Applied(settings, sources, now.edition + force), recreate)
-        except (ConfigError, InvalidError, errors.Refusal) as problem:
+        except FORESEEN as problem:
             self.log.error("the new definition is not taken, nothing has changed: {problem}", problem=str(problem))
             raise
 
@@ -124,7 +133,7 @@ class Deployer:
         self.log.info("the definition before this one is applied again")
         try:
             return self._apply(self._previous, recreate)
-        except (ConfigError, errors.Refusal) as problem:
+        except FORESEEN as problem:
             self.log.error("the earlier definition is not taken, nothing has changed: {problem}", problem=str(problem))
             raise
 

@@ -46,6 +46,7 @@ class DeployingCase(SynchronousTestCase):
         self.backend = MemoryBackend(self.clock)
         self.numbers = iter(range(1, 100_000))
         self.published: list[Settings] = []
+        self.broken: Exception | None = None  #: what loading fails with
         self.threads: list[Deferred[Any]] | None = None  #: a list: loading takes until a test fires what is in it
         key = SigningKey("k1", bytes(32))
         self.minting = Minting(key.sign, lambda: WALL + self.clock.seconds())
@@ -73,6 +74,8 @@ class DeployingCase(SynchronousTestCase):
         (self.folder / to).write_text("\n".join(tables))
 
     def load(self, sources: Sources) -> Settings:
+        if self.broken is not None:
+            raise self.broken
         return load(file=sources.file, app=None, flags=sources.flags, cwd=sources.cwd, environ={}, backends=["process"])
 
     def in_thread(self, function: Any, *arguments: Any) -> Deferred[Any]:
@@ -242,6 +245,15 @@ class RefusedTests(DeployingCase):
         self.write(table("game", "max_containers = 0"))
         self.failureResultOf(self.deployer.deploy(), errors.ConfigError)
         self.deployer.hangup()
+        self.unchanged(claims)
+
+    def test_what_nobody_foresaw_is_logged_with_its_traceback_and_changes_nothing(self) -> None:
+        self.begin(table("game"))
+        claims = self.session()
+        self.broken = RuntimeError("a bug of ours")
+        self.deployer.hangup()
+        self.assertEqual(self.flushLoggedErrors(RuntimeError)[0].value, self.broken)
+        self.broken = None
         self.unchanged(claims)
 
     def test_what_needs_a_restart_changes_nothing(self) -> None:

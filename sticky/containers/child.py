@@ -191,6 +191,8 @@ class Child:
     def reported(self, line: bytes) -> None:
         """A line on the report pipe: the launcher's, or the program's own."""
         word, *rest = line.split()[:3] or [b""]
+        if self._readiness is not None:
+            return  # it has reported already: the program says so again, or a strange thing
         if word == b"failed" and len(rest) == 2 and rest[1].isdigit():
             self._failure = endings.cannot_start(
                 rest[0].decode("ascii", "replace"), int(rest[1]), self.spec.command[0], self.spec.directory

@@ -41,6 +41,14 @@ def last_lines(path: Path) -> tuple[str, ...]:
     return tuple(line[:LINE_LENGTH] for line in text.splitlines()[-LINES:])
 
 
+def size_of(path: Path) -> int:
+    """Bytes; 0 where there is no such file."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def bound(path: Path, limit: int = LIMIT) -> bool:
     """Drop all but the tail of a log that is larger than `limit` bytes; tell whether it was.
 

@@ -7,24 +7,26 @@ earlier daemon left behind is taken over as `adopted.py` says.
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorThreads
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from sticky.containers import adopted, endings, logs
+from sticky.containers import adopted, endings, log_watch, logs
 from sticky.containers.adopted import IWatchingReactor, Stranger
 from sticky.containers.cgroups import Cgroups
 from sticky.containers.child import Child
-from sticky.containers.clearance import Clearance, clear_scratch, leave_runtime_folder
+from sticky.containers.clearance import Clearance, leave_runtime_folder
 from sticky.containers.isolation import INSIDE_PORT, Descendants, Isolation, scratch_root
 from sticky.containers.killing import kill_all
 from sticky.containers.knocking import IProbeReactor
 from sticky.containers.launching import Launcher
+from sticky.containers.log_watch import LogWatch
 from sticky.containers.memory_ends import MemoryEnds
 from sticky.containers.memory_limit import MemoryKills
 from sticky.containers.ownership import carriers, listening_sockets, members, orphans
@@ -42,7 +44,7 @@ from sticky.isticky import (
 )
 
 
-class IContainerReactor(IProbeReactor, IWatchingReactor):
+class IContainerReactor(IProbeReactor, IWatchingReactor, IReactorThreads):
     """What the backend needs from a reactor, which must be one that reaps children (SIGCHLD)."""
 
 
@@ -70,7 +72,7 @@ class ProcessBackend:
         ports: Ports | None = None,
         environ: Mapping[str, str] | None = None,
         log_limit: int = logs.LIMIT,
-        log_check: float = 5.0,
+        log_check: float = log_watch.EVERY,
         logs_kept: int = logs.KEPT,
         die_with_daemon: bool = True,
         realm: str = "",
@@ -80,17 +82,15 @@ class ProcessBackend:
         self._reactor = reactor
         self._ports = Ports() if ports is None else ports
         self._launcher = Launcher(reactor, os.environ if environ is None else environ, die_with_daemon, realm)
-        self._log_limit = log_limit
-        self._log_check = log_check
+        self._logs = LogWatch(reactor, log_limit, log_check)
         self._logs_kept = logs_kept
         self._realm = realm
         self._memory = MemoryEnds(reactor, MemoryKills() if memory_kills is None else memory_kills)
         self._cgroups = Cgroups(realm) if cgroups is None else cgroups
-        self._clearance = Clearance(reactor)
+        self._clearance = Clearance(reactor, self._in_thread)
         self._scratch_roots: set[Path] = set()
         self._live: dict[ContainerId, Child] = {}
         self._on_fixed_port: dict[int, Child] = {}
-        self._log_timer: IDelayedCall | None = None
         self._log = Logger(namespace="sticky.containers")
 
     def prepare(self, options: Sequence[Mapping[str, object]]) -> None:
@@ -116,7 +116,7 @@ class ProcessBackend:
                 problem = f"cannot start {spec.command[0] if spec.command else 'an empty command'}: {error}"
         if problem is not None:
             child.refuse(problem)
-        self._watch_logs()
+        self._logs.add(child.id, spec.log)
         return child
 
     def adopt(
@@ -144,7 +144,7 @@ class ProcessBackend:
         self._hear_of_its_end(child, hold)
         if address is not None:
             self.answered(child, address)
-        self._watch_logs()
+        self._logs.add(child.id, spec.log)
         return child
 
     def orphans(self, known: Collection[ContainerId]) -> frozenset[ContainerId]:
@@ -168,7 +168,7 @@ class ProcessBackend:
             group.kill()
             self._clearance.remove(group)
         for root in self._scratch_roots:
-            clear_scratch(root, alive)
+            self._clearance.clear_scratch(root, alive)
         if found:
             self._log.warn(
                 "Killed what was left of containers that nobody knows: {containers}", containers=sorted(found)
@@ -177,15 +177,18 @@ class ProcessBackend:
 
     def stop(self) -> Deferred[None]:
         """See `IContainerBackend.stop`. Containers that still run are not watched any more; what then: `die_with_daemon`."""
-        self._leave_logs()
+        self._logs.stop()
         for child in self._live.values():
             child.leave()
         self._memory.stop()
-        self._clearance.stop()
+        cleared = self._clearance.stop()
         self._cgroups.close()
-        for root in self._scratch_roots:
-            leave_runtime_folder(root)
-        return succeed(None)
+
+        def leave(_: object) -> None:
+            for root in self._scratch_roots:
+                leave_runtime_folder(root)
+
+        return cleared.addCallback(leave)
 
     # --- taking over
 
@@ -216,7 +219,7 @@ class ProcessBackend:
             group.kill()
             self._clearance.remove(group)
         if place is None or place.scratch_is_ours:
-            shutil.rmtree(spec.scratch, ignore_errors=True)
+            self._clearance.remove_folder(spec.scratch)
 
     # --- starting
 
@@ -280,8 +283,6 @@ class ProcessBackend:
         if child.group is not None:
             self._clearance.remove(child.group)
         self._live.pop(child.id, None)
-        if not self._live:
-            self._leave_logs()
         if child.port is not None and not child.own_network:
             self._ports.release(child.port)
         for port, holder in list(self._on_fixed_port.items()):
@@ -289,32 +290,14 @@ class ProcessBackend:
                 del self._on_fixed_port[port]
         spec = child.spec
         if child.scratch_is_ours:
-            shutil.rmtree(spec.scratch, ignore_errors=True)
-        logs.bound(spec.log, self._log_limit)
+            self._clearance.remove_folder(spec.scratch)
+        self._logs.remove(child.id)
         if spec.log == logs.log_path(spec.log.parent, spec.server, spec.container):
             logs.prune(spec.log.parent, spec.server, {live.spec.log for live in self._live.values()}, self._logs_kept)
 
-    # --- logs
-
-    def _watch_logs(self) -> None:
-        if self._log_timer is None:
-            self._log_timer = self._reactor.callLater(self._log_check, self._bound_logs)
-
-    def _leave_logs(self) -> None:
-        if self._log_timer is not None:
-            self._log_timer.cancel()
-            self._log_timer = None
-
-    def _bound_logs(self) -> None:
-        self._log_timer = None
-        for child in self._live.values():
-            if logs.bound(child.spec.log, self._log_limit):
-                self._log.warn(
-                    "The log of container {container} passed {limit} bytes; its older part was dropped",
-                    container=child.id,
-                    limit=self._log_limit,
-                )
-        self._watch_logs()
+    def _in_thread(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Deferred[Any]:
+        pool = self._reactor.getThreadPool()
+        return deferToThreadPool(self._reactor, pool, function, *arguments, **named)
 
 
 def _sure_by(isolation: Isolation, child: Child) -> Descendants:

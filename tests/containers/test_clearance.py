@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.containers.cgroups import Group
-from sticky.containers.clearance import Clearance, clear_scratch
+from sticky.containers.clearance import Clearance
 from sticky.core.values import ContainerId
+
+
+def no_thread(*what: object, **named: object) -> Deferred[None]:
+    raise AssertionError("no folder is to be removed")
 
 
 class ClearanceTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
-        self.clearance = Clearance(self.clock)
+        self.clearance = Clearance(self.clock, no_thread)
         self.folder = Path(self.mktemp()).absolute()
         self.folder.mkdir()
 
@@ -59,7 +66,22 @@ class ClearanceTests(SynchronousTestCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
 
-class ScratchTests(SynchronousTestCase):
+class FolderTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.threads: list[tuple[Deferred[None], Callable[[], object]]] = []
+        self.clearance = Clearance(Clock(), self.in_thread)
+
+    def in_thread(self, function: Callable[..., object], *arguments: object, **named: object) -> Deferred[None]:
+        self.threads.append((Deferred(), partial(function, *arguments, **named)))
+        return self.threads[-1][0]
+
+    def work(self) -> None:
+        """What the threads are there for."""
+        while self.threads:
+            done, call = self.threads.pop(0)
+            call()
+            done.callback(None)
+
     def test_folders_of_unknown_containers_go_and_nothing_else_does(self) -> None:
         root = Path(self.mktemp())
         for name in ("ct-known", "ct-unknown", "else"):
@@ -67,8 +89,29 @@ class ScratchTests(SynchronousTestCase):
         (root / "ct-file").touch()
         (root / "ct-link").symlink_to(root / "else")
         (root / "ct-unknown" / "http.sock").touch()
-        self.assertEqual(clear_scratch(root, [ContainerId("ct-known")]), {"ct-unknown"})
-        self.assertEqual(sorted(path.name for path in root.iterdir()), ["ct-file", "ct-known", "ct-link", "else"])
+        self.assertEqual(self.clearance.clear_scratch(root, [ContainerId("ct-known")]), {"ct-unknown"})
+        (root / "ct-new").mkdir()  # of a container that came before the thread did
+        self.work()
+        self.assertEqual(
+            sorted(path.name for path in root.iterdir()), ["ct-file", "ct-known", "ct-link", "ct-new", "else"]
+        )
 
     def test_where_there_is_no_folder_there_is_nothing_to_clear(self) -> None:
-        self.assertEqual(clear_scratch(Path(self.mktemp()), []), frozenset())
+        self.assertEqual(self.clearance.clear_scratch(Path(self.mktemp()), []), frozenset())
+
+    def test_a_folder_goes_in_a_thread_and_the_end_waits_for_that(self) -> None:
+        folder = Path(self.mktemp())
+        (folder / "deep").mkdir(parents=True)
+        self.clearance.remove_folder(folder)
+        self.assertTrue(folder.exists())
+        stopped = self.clearance.stop()
+        self.assertNoResult(stopped)
+        self.work()
+        self.assertFalse(folder.exists())
+        self.assertIsNone(self.successResultOf(stopped))
+
+    def test_one_that_cannot_be_removed_is_said_and_holds_up_nothing(self) -> None:
+        self.clearance.remove_folder(Path(self.mktemp()))
+        self.threads.pop()[0].errback(RuntimeError("no thread"))
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+        self.assertIsNone(self.successResultOf(self.clearance.stop()))

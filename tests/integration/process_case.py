@@ -51,7 +51,7 @@ class ProcessTestCase(BackendCase):
 
     def setUp(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sticky-"))  # short: a Unix socket's path has 107 bytes
-        self.addCleanup(shutil.rmtree, self.folder)
+        self.addCleanup(self.remove_folder)
         self.backend = self.make_backend()
         self.recorder = Recorder()
         self.spawned: list[Child] = []
@@ -61,6 +61,15 @@ class ProcessTestCase(BackendCase):
             container.kill()
         await self.until(lambda: all(self.recorder.exit(container) for container in self.spawned))
         await self.backend.stop()
+
+    async def remove_folder(self) -> None:
+        """While threads may remove scratch folders in it."""
+
+        def removed() -> bool:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            return not self.folder.exists()
+
+        await self.until(removed)
 
     def make_backend(self, **settings: Any) -> ProcessBackend:
         return ProcessBackend(REACTOR, environ=ENVIRON, **settings)

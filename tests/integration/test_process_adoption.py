@@ -112,7 +112,7 @@ class IdentityTests(AdoptionCase):
     async def refused(self, left: LeftBehind) -> None:
         self.assertIsNone(self.take(left))
         self.assertEqual(self.recorder.facts, [])
-        self.assertFalse(left.spec.scratch.exists())
+        await self.until(lambda: not left.spec.scratch.exists())
 
     async def test_a_recycled_pid_is_not_adopted(self) -> None:
         left = await self.left(*PYTHON, LISTENS)
@@ -197,7 +197,7 @@ class AdoptedTests(AdoptionCase):
         self.assertEqual((exit.detail, exit.status, exit.signal), ("exited", None, None))
         self.assertIn("not known", exit.message)
         self.assertEqual(exit.last_lines, ("listening",))
-        self.assertFalse(container.spec.scratch.exists())
+        await self.until(lambda: not container.spec.scratch.exists())
 
     async def test_without_pidfds_its_exit_is_heard_of_all_the_same(self) -> None:
         left = await self.left(*PYTHON, STUBBORN)

@@ -120,4 +120,4 @@ class SurroundingsTests(ProcessTestCase):
         self.assertEqual(container.spec.scratch.stat().st_mode & 0o777, 0o700)
         container.kill()
         await self.exit(container)
-        self.assertFalse(container.spec.scratch.exists())
+        await self.until(lambda: not container.spec.scratch.exists())

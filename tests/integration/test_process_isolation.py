@@ -194,7 +194,7 @@ class UserTests(IsolationCase):
         self.assertEqual((scratch.stat().st_uid, scratch.stat().st_mode & 0o777), (65534, 0o700))
         container.kill()
         await self.exit(container)
-        self.assertFalse(scratch.exists())
+        await self.until(lambda: not scratch.exists())
 
     async def test_it_dies_with_its_daemon_although_a_change_of_user_undoes_that(self) -> None:
         script = "import ctypes; n = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(n)); print(n.value)"

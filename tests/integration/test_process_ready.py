@@ -93,6 +93,16 @@ time.sleep(600)""",
         await self.ready(self.run_container(*PYTHON, script, reports_ready=True))
         await self.until(lambda: len(os.listdir("/proc/self/fd")) == before)
 
+    async def test_one_that_reports_twice_is_ready_once_and_what_it_says_later_counts_for_nothing(self) -> None:
+        lines = "b'ready\\nready\\nfailed exec 2\\n'"
+        script = LISTENS.replace("time.sleep", f"os.write(int(os.environ['STICKY_READY_FD']), {lines}); time.sleep")
+        container = self.run_container(*PYTHON, script, reports_ready=True)
+        await self.ready(container)
+        container.terminate()
+        exit = await self.exit(container)
+        self.assertEqual((exit.detail, exit.signal), ("killed", 15))
+        self.assertEqual(self.recorder.heard(container), ["ready", "exited"])
+
     async def test_a_report_alone_is_not_enough(self) -> None:
         script = (
             "import os, time; os.write(int(os.environ['STICKY_READY_FD']), b'ready\\n');"

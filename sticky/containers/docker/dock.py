@@ -79,7 +79,7 @@ class Dock:
         self._fixed: dict[int, ContainerId] = {}  # ports of the machine that programs insist on
         self._patient: set[Deferred[None]] = set()  # removals and launches: a stop waits for them a little
         self._works: set[Deferred[None]] = set()
-        self._pulls: dict[str, list[Deferred[None]]] = {}
+        self._pulls: dict[str, list[Deferred[bool]]] = {}
         self._closed = False
         self._timer: IDelayedCall | None = None
         self._events = Events(reactor, engine, f"{recipe.HOME}={label}", self._opened, self._heard)
@@ -188,24 +188,26 @@ class Dock:
 
     async def pull(self, image: str) -> None:
         """Bring an image. However many containers wait for it, it is asked for once. Raises `EngineError`."""
-        if image in self._pulls:
-            waiting: Deferred[None] = Deferred()
+        while image in self._pulls:
+            waiting: Deferred[bool] = Deferred()
             self._pulls[image].append(waiting)
-            await waiting
-            return
+            if await waiting:
+                return
+            # Whoever asked for it was stopped meanwhile: nothing is known of the image, so one of us asks again.
         self._pulls[image] = []
-        problem: EngineError | None = None
+        outcome: bool | EngineError = False
         try:
             await self._pull(image)
+            outcome = True
         except EngineError as error:
-            problem = error
+            outcome = error
             raise
         finally:
             for one in self._pulls.pop(image):
-                if problem is None:
-                    one.callback(None)
+                if isinstance(outcome, EngineError):
+                    one.errback(outcome)
                 else:
-                    one.errback(problem)
+                    one.callback(outcome)
 
     # --- inside
 
