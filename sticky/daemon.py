@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -154,7 +154,8 @@ class Daemon(Service):
     `listeners`: accept and serve connections. `close_websockets`: tell every open WebSocket that the daemon leaves; fires
     when they are gone or their time is up. `shutdown_timeout`: seconds over all, after which containers are killed.
     `admin`: the operator's API, there as long as there is anything to see. `health` looks after containers. `watch_hangup`
-    makes SIGHUP mean what it should, once twistd has forked.
+    makes SIGHUP mean what it should, once twistd has forked. `backends` may grow: `remember` brings one that earlier containers
+    ran on, by its name and the options that it had.
     """
 
     log = Logger()
@@ -171,6 +172,7 @@ class Daemon(Service):
         admin: Service,
         health: Service,
         watch_hangup: Callable[[], None],
+        remember: Callable[[str, Sequence[Mapping[str, object]]], None],
     ) -> None:
         self._servers = servers
         self._listeners = listeners
@@ -182,6 +184,7 @@ class Daemon(Service):
         self._admin = admin
         self._health = health
         self._watch_hangup = watch_hangup
+        self._remember = remember
 
     def privilegedStartService(self) -> None:
         """Take the state directory, then bind, before privileges are dropped."""
@@ -195,6 +198,7 @@ class Daemon(Service):
         """Listen, then bring up containers."""
         super().startService()  # type: ignore[no-untyped-call]
         found = self._journal.open()
+        self._remember_backends()
         for name, server in self._servers.by_name.items():
             server.recall(found(name))
         self._journal.taken_up()
@@ -209,6 +213,15 @@ class Daemon(Service):
         for server in self._servers.by_name.values():
             server.startService()
         self._health.startService()
+
+    def _remember_backends(self) -> None:
+        """Before anything is taken up: whatever an earlier daemon's containers ran on, no Server may use it any more."""
+        options: dict[str, list[Mapping[str, object]]] = {}
+        for name, one in self._journal.spawned_by:
+            if name and one not in options.setdefault(name, []):
+                options[name].append(one)
+        for name, known in options.items():
+            self._remember(name, known)
 
     def stopService(self) -> Deferred[None]:
         """Refuse starts, close WebSockets, let containers go, kill what is left, close the listeners."""

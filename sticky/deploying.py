@@ -53,6 +53,7 @@ class Making:
     definitions: Callable[[Settings, int], Mapping[ServerName, Definition]]
     service: Callable[[Deployments], ServerService]
     publish: Callable[[Settings], None]
+    deployments: Callable[[Definition], Deployments]
     in_thread: Callable[..., Deferred[Any]]
 
 
@@ -143,7 +144,7 @@ class Deployer:
         before = {server.name: server for server in old.settings.servers}
         after = {server.name: server for server in new.settings.servers}
         definitions = self._making.definitions(new.settings, new.edition)
-        fresh = {name: Deployments(definitions[name]) for name in after if name not in before}
+        fresh = {name: self._making.deployments(definitions[name]) for name in after if name not in before}
         services = [self._making.service(deployments) for deployments in fresh.values()]
         self._making.publish(new.settings)
         # From here on nothing can fail.

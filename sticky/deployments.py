@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
 from zope.interface import implementer
 
 from sticky.config.settings import ServerSettings
@@ -28,10 +29,16 @@ class Definition:
 
 @implementer(IContainerBackend)
 class Deployments:
-    """The definitions of one Server by deployment. A deployment that nobody knows any more is taken for the newest."""
+    """The definitions of one Server by deployment. A deployment that nobody knows any more is taken for the newest.
 
-    def __init__(self, newest: Definition) -> None:
+    `backends`: any backend by its name, for containers that an earlier daemon ran with another one; None: not to be had.
+    """
+
+    log = Logger()
+
+    def __init__(self, newest: Definition, backends: Callable[[str], IContainerBackend | None]) -> None:
         self.newest = newest
+        self._backends = backends
         self._known = {newest.deployment: newest}
 
     def bring(self, newest: Definition, alive: Collection[DeploymentId]) -> None:
@@ -63,7 +70,17 @@ class Deployments:
         self, spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener
     ) -> IContainer | None:
         """See `IContainerBackend`."""
-        return self.of(spec.deployment).backend.adopt(spec, place, address, listener)
+        backend: IContainerBackend | None = self.of(spec.deployment).backend
+        if backend is not None and spec.backend not in ("", backend.name):
+            backend = self._backends(spec.backend)
+        if backend is None:
+            self.log.error(
+                "container {container} cannot be taken over: there is no backend {backend} any more",
+                container=spec.container,
+                backend=spec.backend,
+            )
+            return None
+        return backend.adopt(spec, place, address, listener)
 
     def orphans(self, known: Collection[ContainerId]) -> Collection[ContainerId]:
         """Nothing: backends are shared by Servers, and asked by the daemon."""

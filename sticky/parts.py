@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from sticky.config.settings import DaemonSettings, ServerSettings, Settings
 from sticky.containers import abilities, isolation
 from sticky.containers.logs import log_path
 from sticky.containers.ownership import realm_of
-from sticky.containers.plugins import installed
+from sticky.containers.plugins import IBackendPlugin, installed
 from sticky.containers.process import ProcessBackend
 from sticky.core.fleet import Fleet, Ids
 from sticky.core.proxy_tokens import ProxyToken, ProxyTokens, hash_secret
@@ -58,15 +58,34 @@ class Backends:
         plugins = installed()
         for name in dict.fromkeys(server.backend for server in settings.servers):
             fresh = name not in self._by_name
-            if fresh:
-                backend = plugins[name].load()(self._reactor, realm=self._realm, die_with_daemon=self._daemon.ephemeral)
-                self._by_name[name] = backend, Witness(backend, self._endings)
-                self.made.append(self[name])
-            backend = self._by_name[name][0]
-            if IPreparedBackend.providedBy(backend):
-                backend.prepare([options(server, settings) for server in settings.servers if server.backend == name])
+            self._prepare(
+                name,
+                plugins[name],
+                [options(server, settings) for server in settings.servers if server.backend == name],
+            )
             if fresh and late and (orphans := self[name].orphans(())):
                 self.log.warn("containers that nobody knows were killed: {orphans}", orphans=sorted(orphans))
+
+    def remember(self, name: str, options: Sequence[Mapping[str, object]]) -> None:
+        """An earlier daemon ran containers so, whatever Servers there are now: they must be found again, or removed."""
+        plugin = installed().get(name)
+        if plugin is None:
+            self.log.error("there may be containers of backend {name}, which is not installed any more", name=name)
+        else:
+            self._prepare(name, plugin, options)
+
+    def get(self, name: str) -> IContainerBackend | None:
+        """The backend of this name, if it is used or remembered."""
+        return self._by_name[name][1] if name in self._by_name else None
+
+    def _prepare(self, name: str, plugin: IBackendPlugin, options: Sequence[Mapping[str, object]]) -> None:
+        if name not in self._by_name:
+            backend = plugin.load()(self._reactor, realm=self._realm, die_with_daemon=self._daemon.ephemeral)
+            self._by_name[name] = backend, Witness(backend, self._endings)
+            self.made.append(self[name])
+        backend = self._by_name[name][0]
+        if IPreparedBackend.providedBy(backend):
+            backend.prepare(options)
 
     def __getitem__(self, name: str) -> IContainerBackend:
         return self._by_name[name][1]
@@ -130,6 +149,7 @@ def definition(
             ready_path=settings.ready_path,
             reports_ready=settings.reports_ready,
             options=chosen,
+            backend=settings.backend,
         )
 
     return Definition(deployment, settings, backend, spec)

@@ -18,7 +18,7 @@ from sticky.core.events import ContainerExited, ContainerReady
 from sticky.core.memory import Memory
 from sticky.core.values import ContainerId, DeploymentId, ServerName
 from sticky.isticky import Address, ContainerSpec, Exit, IContainer, IContainerBackend, IContainerListener
-from sticky.journal.places import address_in, found_by, place_of
+from sticky.journal.places import address_in, as_spawned, found_by, place_of
 from sticky.journal.store import Placed, Unplaced
 from sticky.journal.writer import Journal
 from sticky.witness import failed
@@ -46,12 +46,15 @@ class Running:
         self._happened = happened
         self._intended: set[ContainerId] = set()  # to be spawned once the journal has that on disk
         self._running: dict[ContainerId, IContainer] = {}
+        self._specs: dict[ContainerId, ContainerSpec] = {}  # of those that run, or are intended
 
     # --- what the core asks
 
     def spawn(self, effect: SpawnContainer) -> None:
         """Run a new one. Intent is durable before the deed: whatever runs is known to the next daemon."""
         self._intended.add(effect.container)
+        self._specs[effect.container] = self._spec(effect.container, effect.deployment)
+        self._note_place(effect.container)
         durable = self._journal.settled()
         durable.addCallbacks(lambda _: self._spawn(effect), lambda _: self._never_spawned(effect.container))
         durable.addErrback(self._unexpected)
@@ -82,10 +85,13 @@ class Running:
             place = places.get(container, {})
             # One that was starting is watched again: the report that it was ready may have been lost.
             address = None if box.state is ContainerState.STARTING else address_in(place)
-            adopted = self._backend.adopt(self._spec(container, box.deployment), found_by(place), address, self)
+            spec = as_spawned(self._spec(container, box.deployment), place)
+            adopted = self._backend.adopt(spec, found_by(place), address, self)
             if adopted is None:
+                self._journal.write((self._server, Unplaced(container)))
                 lost.append(container)
                 continue
+            self._specs[container] = spec
             self.log.info("container {container} of {server} is adopted", container=container, server=self._server)
             self._running[container] = adopted
             if address is not None:
@@ -94,10 +100,7 @@ class Running:
 
     def places(self) -> Mapping[ContainerId, Mapping[str, Any]]:
         """Where they all are, for the journal."""
-        return {
-            container: place_of(running.place, self.addresses.get(container))
-            for container, running in self._running.items()
-        }
+        return {container: self._place(container) for container in self._specs}
 
     # --- what the backend tells
 
@@ -110,8 +113,7 @@ class Running:
 
     def exited(self, container: ContainerId, exit: Exit) -> None:
         """See `IContainerListener`."""
-        self._running.pop(container, None)
-        self._journal.write((self._server, Unplaced(container)))
+        self._forget(container)
         if failed(exit):
             self.log.warn(
                 "container {container} of {server} ended: {message}{lines}",
@@ -139,12 +141,13 @@ class Running:
         self._intended.discard(container)
         self.log.info("container {container} of {server} starts", container=container, server=self._server)
         try:
-            self._running[container] = self._backend.spawn(self._spec(container, effect.deployment), self)
+            self._running[container] = self._backend.spawn(self._specs[container], self)
         except Exception:
             # A backend's own fault, not the program's: a start that failed, like any other, or the Server would wait for ever.
             self.log.failure(
                 "container {container} of {server} could not be spawned", container=container, server=self._server
             )
+            self._forget(container)
             self._happened(ContainerExited(container, "failed"))
             return
         self._note_place(container)
@@ -152,11 +155,21 @@ class Running:
     def _never_spawned(self, container: ContainerId) -> None:
         if container in self._intended:
             self._intended.discard(container)
+            self._forget(container)
             self._happened(ContainerExited(container, "failed"))
 
+    def _forget(self, container: ContainerId) -> None:
+        self._running.pop(container, None)
+        del self._specs[container]
+        self._journal.write((self._server, Unplaced(container)))
+
+    def _place(self, container: ContainerId) -> Mapping[str, Any]:
+        running = self._running.get(container)
+        found = {} if running is None else running.place
+        return place_of(self._specs[container], found, self.addresses.get(container))
+
     def _note_place(self, container: ContainerId) -> None:
-        place = place_of(self._running[container].place, self.addresses.get(container))
-        self._journal.write((self._server, Placed(container, place)))
+        self._journal.write((self._server, Placed(container, self._place(container))))
 
     def _unexpected(self, failure: Failure) -> None:
         self.log.failure("a container could not be spawned", failure)

@@ -95,7 +95,10 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
             deployments, autoscaling.policy(deployments.newest.settings), key, reactor, journal, endings
         )
 
-    deployments = {name: Deployments(one) for name, one in definitions(settings, 0, late=False).items()}
+    def with_backends(definition: Definition) -> Deployments:
+        return Deployments(definition, backends.get)
+
+    deployments = {name: with_backends(one) for name, one in definitions(settings, 0, late=False).items()}
     servers = Servers([service(one) for one in deployments.values()])
     health = Health(reactor, lambda: _patients(servers, deployments), Knocker().knock, partial(http_status, reactor))
     failures = FailureLimit()
@@ -151,7 +154,10 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
         return deferToThreadPool(reactor, reactor.getThreadPool(), function, *arguments)
 
     deployer = Deployer(
-        Applied(settings, sources), servers, deployments, Making(_load, definitions, service, publish, in_thread)
+        Applied(settings, sources),
+        servers,
+        deployments,
+        Making(_load, definitions, service, publish, with_backends, in_thread),
     )
     return Daemon(
         servers,
@@ -172,6 +178,7 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
         ),
         health,
         partial(on_hangup, deployer.hangup, reactor),
+        backends.remember,
     )
 
 

@@ -56,13 +56,18 @@ class DeployingCase(SynchronousTestCase):
         self.write(*tables)
         sources = Sources(Path("sticky.toml"), None, {}, self.folder)
         settings = self.load(sources)
-        deployments = {name: Deployments(one) for name, one in self.definitions(settings, 0).items()}
+        deployments = {name: self.deployments(one) for name, one in self.definitions(settings, 0).items()}
         self.servers = Servers([self.service(one) for one in deployments.values()])
         for server in self.servers.by_name.values():
             server.startService()
-        making = Making(self.load, self.definitions, self.service, self.published.append, self.in_thread)
+        making = Making(
+            self.load, self.definitions, self.service, self.published.append, self.deployments, self.in_thread
+        )
         self.deployer = Deployer(Applied(settings, sources), self.servers, deployments, making)
         self.addCleanup(self.stop)
+
+    def deployments(self, definition: Definition) -> Deployments:
+        return Deployments(definition, {"memory": self.backend}.get)
 
     def stop(self) -> None:
         self.clock.advance(0)  # containers that are about to go
@@ -146,7 +151,9 @@ class ChangeTests(DeployingCase):
         self.assertTrue(
             verifyObject(
                 IContainerBackend,
-                Deployments(self.definitions(self.load(Sources(Path("sticky.toml"), None, {}, self.folder)), 0)[GAME]),
+                self.deployments(
+                    self.definitions(self.load(Sources(Path("sticky.toml"), None, {}, self.folder)), 0)[GAME]
+                ),
             )
         )
 

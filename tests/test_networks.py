@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import socket
 import subprocess
@@ -19,8 +18,6 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from sticky import networks
 from sticky.edge.dialling import Dialler
-from sticky.isticky import TCPAddress
-from sticky.journal.places import address_in, place_of
 
 #: Makes a namespace with its loopback up, listens on 127.0.0.1:7, says so, and ends when its stdin does.
 RESIDENT = """
@@ -31,16 +28,6 @@ fcntl.ioctl(s, 0x8914, struct.pack("16sh14x", b"lo", 1))
 s.bind(("127.0.0.1", 7)); s.listen()
 print("up", flush=True); sys.stdin.read()
 """
-
-
-class JournalTests(SynchronousTestCase):
-    def test_an_address_keeps_its_network_in_the_journal(self) -> None:
-        for address in (TCPAddress("127.0.0.1", 8000, "7/4026532281"), TCPAddress("127.0.0.1", 8000)):
-            self.assertEqual(address_in(json.loads(json.dumps(place_of({}, address)))), address)
-
-    def test_one_of_an_earlier_version_has_none(self) -> None:
-        self.assertEqual(address_in({"address": {"host": "::1", "port": 1}}), TCPAddress("::1", 1))
-        self.assertEqual(address_in({"address": {"host": "::1", "port": 1, "network": 3}}), TCPAddress("::1", 1))
 
 
 class DialTests(TestCase):

@@ -18,7 +18,7 @@ from sticky.core.records import ContainerCreated, SessionCreated
 from sticky.core.tokens import Claims, SigningKey, Verifier
 from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, Policy, ServerName, SessionId
 from sticky.isticky import ContainerSpec, Credentials, ILeaseHolder, SessionStatus, StartRequest
-from sticky.journal.store import Entry
+from sticky.journal.store import Entry, Placed, Unplaced
 from sticky.lease import Lease
 from sticky.minting import Minting
 from sticky.service import ServerService
@@ -219,6 +219,25 @@ class StartTests(ServiceCase):
         self.assertEqual(one.session, two.session)
         self.assertEqual((three.session, three.created), (one.session, False))
         self.failureResultOf(self.start(key="k" * 20, idle_timeout=5.0), errors.KeyReused)
+
+    def test_what_a_container_is_about_to_run_on_is_noted_with_the_intent_and_forgotten_with_its_end(self) -> None:
+        self.build()
+        self.journal.slow = True
+        answer = self.start()
+        answer.addErrback(lambda _: None)  # nobody is served in this test
+        self.assertEqual(self.backend.spawned, [])
+        kinds = [type(entry) for _, entry in self.journal.written]
+        self.assertLess(kinds.index(ContainerCreated), kinds.index(Placed))
+        self.journal.fail()
+        self.assertEqual([type(entry) for _, entry in self.journal.written].count(Unplaced), 1)
+        self.clock.advance(2)
+        self.journal.commit()
+        (container,) = self.backend.spawned
+        container.make_exit()
+        placed = [entry.container for _, entry in self.journal.written if isinstance(entry, Placed)]
+        gone = [entry.container for _, entry in self.journal.written if isinstance(entry, Unplaced)]
+        self.assertEqual(sorted(set(placed)), sorted(gone))
+        self.assertEqual(self.service.containers.places(), {})
 
     def test_min_containers_are_there_before_anybody_asks(self) -> None:
         self.build(min_containers=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from sticky.core.memory import Memory
 from sticky.core.values import ContainerId, ServerName
 from sticky.errors import ConfigError
 from sticky.journal.lock import StateLock
+from sticky.journal.places import spawned_by
 from sticky.journal.store import Entry, open_store, this_boot
 from sticky.journal.writer import JournalWriter, NoJournal, Picture
 from sticky.startup import CANNOT_START, give_up
@@ -45,6 +46,8 @@ class JournalService:
         self._pool: ThreadPool | None = None
         self._writer: JournalWriter | None = None
         self._of_another_boot = False
+        #: (backend's name, its options) of every container that was noted, of whatever Server; known once it is open
+        self.spawned_by: Sequence[tuple[str, Mapping[str, object]]] = ()
 
     def claim(self) -> None:
         """Take the state directory. If another daemon has it, the process ends with one line, status 1."""
@@ -60,6 +63,7 @@ class JournalService:
             self.log.error("the journal was damaged: sessions of earlier containers are lost; {lost}", lost=lost)
         memories, places, same_boot = dict(store.memories), dict(store.places), store.same_boot
         self._of_another_boot = not same_boot
+        self.spawned_by = [spawned_by(place) for here in places.values() for place in here.values()]
         self._writer = JournalWriter(store, self._reactor, self._in_thread, self._picture)
 
         def found(server: ServerName) -> Found:
@@ -112,6 +116,7 @@ class NoJournalService(NoJournal):
 
     def __init__(self, state_dir: Path) -> None:
         self._lock = StateLock(state_dir)
+        self.spawned_by: Sequence[tuple[str, Mapping[str, object]]] = ()
 
     def claim(self) -> None:
         """As `JournalService.claim`."""

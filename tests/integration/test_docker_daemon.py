@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 
@@ -100,4 +101,31 @@ class DaemonTests(TestCase):
             if path.is_file() and "journal" in str(path.relative_to(self.daemon.state)):
                 path.unlink()
         self.daemon = self.start()
+        until("the leftover is gone", lambda: one not in self.running())
+
+    def use(self, config: str) -> None:
+        """Another definition; the daemon dies with the old one, and the next one begins with this."""
+        self.daemon.kill()
+        (self.folder / "sticky.toml").write_text(config)
+        self.daemon = self.start()
+
+    def test_another_backend_comes_with_the_next_daemon_and_the_old_containers_keep_their_sessions(self) -> None:
+        session = self.session()
+        one = self.get(session)[0]
+        text = (self.folder / "sticky.toml").read_text()
+        table = text.partition("[servers.game.docker]")[0]
+        self.use(table.replace('backend = "docker"\n', "").replace(json.dumps(INTERPRETER), json.dumps(sys.executable)))
+        self.assertEqual(self.get(session), [one, "2"])
+        fresh = self.session()
+        self.assertEqual(self.get(fresh)[1], "1")
+        self.assertEqual(self.running(), {one})
+        # Once more, so that it is found by what the second daemon noted of it.
+        self.use((self.folder / "sticky.toml").read_text())
+        self.assertEqual(self.get(session), [one, "3"])
+        self.daemon.stop()
+        self.assertEqual(self.running(), set())
+
+    def test_of_a_server_that_is_gone_nothing_is_left_on_its_engine(self) -> None:
+        one = self.get(self.session())[0]
+        self.use('[servers.other]\ncommand = ["sleep", "600"]\n')
         until("the leftover is gone", lambda: one not in self.running())
