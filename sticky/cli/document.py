@@ -95,13 +95,13 @@ def cli() -> str:
         arguments = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
         context = click.Context(command, info_name=path)
         usage = " ".join(command.collect_usage_pieces(context))
-        lines.append(f"\n    {path} {usage}".rstrip())
+        lines += ["", "```text", f"{path} {usage}".rstrip(), "```"]
         if arguments:
             lines += ["", "| option | what it is |", "| --- | --- |"]
             for option in arguments:
                 record = option.get_help_record(context)
                 if record is not None:
-                    lines.append(f"| `{_cell(record[0])}` | {_cell(record[1])} |")
+                    lines.append(f"| `{_cell(record[0])}` | {_plain(record[1])} |")
         assert isinstance(command, Example), f"{path} has no example"
         lines += ["", "```sh", command.example, "```"]
     return "\n".join(lines) + "\n"
@@ -147,6 +147,11 @@ def _help(command: click.Command) -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    """No link: `[default: all] [x>=1]` would be one to whatever is called x>=1."""
+    return _cell(text).replace("[", "\\[")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,11 @@ _INTRODUCTION = """\
 
 This page is generated from the table in `sticky/config/table.py`; a test fails when it is out of date.
 
-    twistd -n sticky --config sticky.toml
-    twistd -n sticky --app game.py
+<!-- block: fragment two ways to start a daemon, which the guides go -->
+```sh
+twistd -n sticky --config sticky.toml
+twistd -n sticky --app game.py
+```
 
 With both, the file's `[servers.NAME]` tables change settings of the app's Servers of the same names. `--listen`
 (repeatable), `--state-dir` and `--workers` override the file. What is wrong is reported on one line that names file,
@@ -40,9 +43,15 @@ def document() -> str:
             PROXY_TOKEN,
         ),
         _section("[servers.NAME]", f"One table for each Server. NAME has {SERVER_NAME.allowed}.", SERVER),
-        _section("[servers.NAME.isolation]", "What child processes are kept from. See isolation.md.", ISOLATION),
+        _section(
+            "[servers.NAME.isolation]",
+            "What child processes are kept from. See [isolation.md](isolation.md).",
+            ISOLATION,
+        ),
         _section("[servers.NAME.rlimits]", "See setrlimit(2). A program cannot raise them again.", RLIMITS),
-        _section("[servers.NAME.docker]", "What to run on a Docker Engine or Podman. See docker.md.", DOCKER),
+        _section(
+            "[servers.NAME.docker]", "What to run on a Docker Engine or Podman. See [docker.md](docker.md).", DOCKER
+        ),
     ]
     return "\n".join(parts)
 

@@ -12,15 +12,13 @@ from sticky.config.table import SERVER
 from sticky.core.values import EndReason
 from sticky.edge.handshake import RelayRules
 from sticky.edge.wire import close_code
+from tests.docs.pages import load
 from tests.integration.daemon_case import DaemonCase
 from tests.integration.running_daemon import ROOT, until
 from tests.integration.test_game_browser import Window
 
 PAGE = (ROOT / "docs" / "websockets.md").read_text()
-BLOCKS = {
-    (language, name): text
-    for language, name, text in re.findall(r"^```(\w+) (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-}
+BLOCKS = {(block.language, block.title or block.argument): block.text for block in load("websockets.md").blocks}
 
 
 class PageTests(DaemonCase):
@@ -38,7 +36,7 @@ class PageTests(DaemonCase):
         return text.replace("http://localhost:8080", self.url).replace("localhost:8080", self.url.partition("//")[2])
 
     def popen(self, name: str, token: str = "") -> subprocess.Popen[str]:
-        script = self.at_hand(BLOCKS["bash", name])
+        script = self.at_hand(BLOCKS["sh", name])
         child = subprocess.Popen(
             ["bash", "-ec", script],
             cwd=self.folder,
@@ -86,8 +84,8 @@ class PageTests(DaemonCase):
     def test_all_examples_are_run(self) -> None:
         languages = {language for language, _ in BLOCKS}
         self.assertEqual(PAGE.count("```") // 2, len(BLOCKS))
-        self.assertEqual(languages, {"python", "toml", "bash", "js"})
-        self.assertEqual({name for language, name in BLOCKS if language == "bash"}, {"start", "client", "again"})
+        self.assertEqual(languages, {"python", "toml", "sh", "js"})
+        self.assertEqual({name for language, name in BLOCKS if language == "sh"}, {"start", "client", "again"})
 
     def test_the_table_has_the_programs_own_codes_and_every_reason(self) -> None:
         rows = re.findall(r"^\| (\d{4}) \| ([^|]+) \|", PAGE, re.MULTILINE)

@@ -1,0 +1,3 @@
+cp -r "$EXAMPLES/game" game
+cd game
+rm -rf state
