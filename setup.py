@@ -7,7 +7,11 @@ try:
 except ImportError:  # what is in Python does the same
     extensions = []
 else:
-    parts = {"sticky.edge._plain": "sticky/edge/_plain.pyx", "sticky.observe._line": "sticky/observe/_line.pyx"}
+    parts = {
+        "sticky.edge._plain": "sticky/edge/_plain.pyx",
+        "sticky.edge._sockets": "sticky/edge/_sockets.pyx",
+        "sticky.observe._line": "sticky/observe/_line.pyx",
+    }
     extensions = cythonize([Extension(name, [source]) for name, source in parts.items()], quiet=True)
     for extension in extensions:
         extension.optional = True  # a compiler that is missing or fails stops nothing

@@ -39,6 +39,7 @@ from sticky.edge.fast_loop import accelerate
 from sticky.edge.forwarding import TrustedProxies
 from sticky.edge.limits import EdgeSettings
 from sticky.edge.site import Sites
+from sticky.edge.turns import Turn
 from sticky.edge.websocket import RelayTimes, WebSocketRelays
 from sticky.edge.wire import Names
 from sticky.hangup import on_hangup
@@ -63,7 +64,7 @@ def monotonic(reactor: Any) -> None:
     reactor.seconds = time.monotonic
 
 
-def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
+def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | None = None) -> Daemon:
     """The whole daemon. Creates the state directory and its keys; raises `ConfigError` if they cannot be used."""
     state_dir = settings.daemon.state_dir
     make_state_dir(state_dir)
@@ -128,6 +129,7 @@ def assemble(settings: Settings, sources: Sources, reactor: Any) -> Daemon:
         websocket_relay=relays.relay,
         access=access,
         failures=failures,
+        turn=turn,
     )
     listeners = Listeners(reactor, settings.daemon.listen, EdgeFactory(context), state_dir, _public_urls(settings))
     inspection = Inspection(
@@ -237,8 +239,8 @@ def make_service(settings: Settings, sources: Sources) -> IService:
     from twisted.internet import reactor
 
     monotonic(reactor)
-    accelerate(reactor)
+    turn = accelerate(reactor)
     reactor.callWhenRunning(settle)
-    daemon = assemble(settings, sources, reactor)
+    daemon = assemble(settings, sources, reactor, turn)
     impatient(daemon, reactor)
     return daemon

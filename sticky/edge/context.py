@@ -22,6 +22,7 @@ from sticky.edge.proxied import watch_headers
 from sticky.edge.readers import reader
 from sticky.edge.site import Sites
 from sticky.edge.sweep import Sweep
+from sticky.edge.turns import Turn
 from sticky.edge.upstream import Upstreams
 from sticky.edge.wire import Names
 from sticky.isticky import IControl, ILease, IRouting
@@ -69,10 +70,12 @@ class EdgeContext:
         websocket_relay: WebSocketRelay | None = None,
         access: AccessLog | None = None,
         failures: Failures | None = None,
+        turn: Turn | None = None,
     ) -> None:
         """`reactor` connects, and its clock is monotonic; `wall` is the Unix time, for tokens' expiry only.
 
-        Without `websocket_relay`, handshakes are answered with 503; without `failures`, wrong tokens are not counted.
+        Without `websocket_relay`, handshakes are answered with 503; without `failures`, wrong tokens are not counted. `turn`:
+        of the loop, if it tells its turns.
         """
         self.settings = settings
         self.sites = sites
@@ -85,6 +88,7 @@ class EdgeContext:
         self.wall = wall
         self.websocket_relay = websocket_relay
         self.failures = failures
+        self.turn = turn or Turn()
         self.log = Logger(namespace="sticky.edge")
         self.access = AccessLog(names.brand) if access is None else access
         self.sweep = Sweep(reactor)

@@ -17,6 +17,7 @@ from twisted.python import log
 
 from sticky.edge.accepting import Acceptor
 from sticky.edge.transport import Stream, TCPStream
+from sticky.edge.turns import Turn
 
 _log = Logger(namespace="sticky.edge")
 
@@ -37,10 +38,11 @@ def can_accelerate(reactor: Any) -> bool:
     )
 
 
-def accelerate(reactor: Any) -> bool:
-    """Replace the reactor's loop, if it is one that we know. Returns whether it was."""
+def accelerate(reactor: Any) -> Turn | None:
+    """Replace the reactor's loop, if it is one that we know. Returns what tells its turns apart, or None."""
     if not can_accelerate(reactor):
-        return False
+        return None
+    turn = Turn()
     poller = reactor._poller
     selectables: dict[int, Any] = reactor._selectables
     disconnect = reactor._disconnectSelectable
@@ -59,6 +61,7 @@ def accelerate(reactor: Any) -> bool:
             if error.errno == errno.EINTR:
                 return
             raise
+        turn.begin()
         for fd, event in events:
             selectable = find(fd)
             if selectable is None:  # an earlier event of this turn took it out
@@ -73,6 +76,7 @@ def accelerate(reactor: Any) -> bool:
                     disconnect(selectable, why, True)
             else:
                 log.callWithLogger(selectable, read_or_write, selectable, fd, event)
+        turn.end()
 
     reactor.doIteration = iterate
-    return True
+    return turn

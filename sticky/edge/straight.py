@@ -81,7 +81,7 @@ class Straight:
         self._lease = lease
         self._upstream = upstream
         upstream.user = self
-        upstream.transport.write(b"%b %b HTTP/1.1%b" % (head.method, head.target, plain.ready))
+        context.turn.write(upstream.transport, b"%b %b HTTP/1.1%b" % (head.method, head.target, plain.ready))
         timeout = site.response_timeout
         if timeout is not None:
             front.expect_by(started_at + timeout)

@@ -7,10 +7,12 @@ producers, half-close, ends that are told in a later turn. Must not know HTTP.
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import islice
 from typing import Any
@@ -40,6 +42,16 @@ PIECES = 64  #: written with one system call
 _RESET = struct.pack("ii", 1, 0)  # socket(7), SO_LINGER: close with a reset
 
 _NOTHING: deque[bytes | memoryview] = deque()  # of most streams, most of the time: an empty deque is 760 bytes
+
+PURE = "STICKY_PURE"  #: an environment variable that, set to 1, leaves compiled code out
+
+descriptor: Callable[[int], Any] | None
+try:
+    from sticky.edge._sockets import Descriptor as descriptor
+except ImportError:  # no compiler where Sticky was installed
+    descriptor = None
+if os.environ.get(PURE) == "1":
+    descriptor = None
 
 _log = Logger(namespace="sticky.edge")
 
@@ -93,8 +105,9 @@ class Stream:
         self.fileno = handle.fileno
         self._reactor = reactor
         self._handle = handle
-        self._recv = handle.recv
-        self._send = handle.send
+        raw = handle if descriptor is None else descriptor(handle.fileno())
+        self._recv: Callable[[int], bytes] = raw.recv
+        self._send: Callable[[bytes | memoryview], int] = raw.send
         self._state = _OPEN
         self._sending = Sending.OPEN
         self._queue = _NOTHING
@@ -331,6 +344,7 @@ class Stream:
         self.stopReading()
         self._stop_writing()
         self._become(_GONE)
+        self._recv = self._send = _closed  # the descriptor's number may be another connection's in a moment
         self._queue = _NOTHING
         producer, self._producer = self._producer, None
         if producer is not None:
@@ -390,6 +404,10 @@ class TCPStream(Stream):
     def getHost(self) -> IPv4Address | IPv6Address:
         """This end."""
         return _address(self._handle.getsockname())
+
+
+def _closed(data: object) -> Any:
+    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def begin(stream: Stream) -> None:

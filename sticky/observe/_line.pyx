@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """A combined access line compiled: the same text as `access_forms.Combined.line`, or None where anything is out of the ordinary.
 
 Nothing is decided here that is not decided there; where it is absent, that one does its work.
@@ -11,6 +11,10 @@ cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     object PyUnicode_FromStringAndSize(const char* text, Py_ssize_t size)
+
+cdef extern from "math.h":
+    double fabs(double value) nogil
+    double rint(double value) nogil
 
 cdef extern from "stdio.h":
     int snprintf(char* out, size_t size, const char* form, ...) nogil
@@ -46,11 +50,40 @@ cdef class _Text:
 
     cdef inline void number(self, long long value) noexcept:
         cdef char digits[24]
-        self.put(digits, snprintf(digits, 24, "%lld", value))
+        cdef int i = 24
+        if value < 0:
+            self.put(digits, snprintf(digits, 24, "%lld", value))
+            return
+        while True:
+            i -= 1
+            digits[i] = 48 + <char>(value % 10)
+            value //= 10
+            if not value:
+                break
+        self.put(digits + i, 24 - i)
 
     cdef inline void seconds(self, double value) noexcept:
         cdef char digits[NUMBER]
-        self.put(digits, snprintf(digits, NUMBER, "%.6f", value))
+        cdef double exact = value * 1e6, rounded = rint(exact)
+        cdef long long micros
+        cdef int i
+        # printf's way takes three times as long. A product this small is right to 1e-7: only next to a half may it round apart.
+        if not 0.0 <= exact < 1e9 or fabs(fabs(exact - rounded) - 0.5) < 1e-6:
+            self.put(digits, snprintf(digits, NUMBER, "%.6f", value))
+            return
+        micros = <long long>rounded
+        for i in range(6):
+            digits[23 - i] = 48 + <char>(micros % 10)
+            micros //= 10
+        digits[17] = 46  # .
+        i = 17
+        while True:
+            i -= 1
+            digits[i] = 48 + <char>(micros % 10)
+            micros //= 10
+            if not micros:
+                break
+        self.put(digits + i, 24 - i)
 
     cdef inline void wait(self, object value) except *:
         if value is None or <double>value == 0.0:

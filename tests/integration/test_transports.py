@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 from typing import Any
+from unittest import skipIf
 
 from twisted.internet import reactor as _reactor
 from twisted.internet.address import IPv4Address
@@ -16,6 +18,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
+from sticky.edge import transport
 from sticky.edge.accepting import Acceptor
 from sticky.edge.dialling import Attempt, Connecting, Dialler
 from sticky.edge.fast_loop import accelerate, can_accelerate
@@ -462,3 +465,85 @@ class FastEndTests(_Fast, EndTests):
 
 class FastDialTests(_Fast, DialTests):
     pass
+
+
+class _Pure(StreamCase):
+    """The same without the compiled reads and writes."""
+
+    def setUp(self) -> None:
+        self.patch(transport, "descriptor", None)
+
+
+class PureWriteTests(_Pure, WriteTests):
+    pass
+
+
+class PureReadTests(_Pure, ReadTests):
+    pass
+
+
+class PureEndTests(_Pure, EndTests):
+    pass
+
+
+@skipIf(transport.descriptor is None, "they are not built")
+class DescriptorTests(TestCase):
+    """Compiled reads and writes are those of the socket module."""
+
+    def setUp(self) -> None:
+        self.one, self.other = socket.socketpair()
+        for end in (self.one, self.other):
+            end.setblocking(False)
+            self.addCleanup(end.close)
+        assert transport.descriptor is not None
+        self.ours = transport.descriptor(self.one.fileno())
+
+    def test_any_sequence_of_sizes_arrives_whole(self) -> None:
+        for size in (1, 10, READ_SIZE - 1, READ_SIZE, READ_SIZE + 1, 3 * READ_SIZE, 5, 2 * READ_SIZE, 1):
+            data = os.urandom(size)
+            sent = got = b""
+            while len(got) < size:
+                if len(sent) < size:
+                    try:
+                        sent += data[len(sent) : len(sent) + self.other.send(data[len(sent) :])]
+                    except BlockingIOError:
+                        pass
+                piece = self.ours.recv(READ_SIZE)
+                self.assertLessEqual(len(piece), READ_SIZE)
+                got += piece
+            self.assertEqual(got, data)
+            self.assertRaises(BlockingIOError, self.ours.recv, READ_SIZE)
+
+    def test_it_writes_bytes_and_views(self) -> None:
+        for data in (b"bytes", memoryview(b"a view")[2:], bytearray(b"others")):
+            self.assertEqual((self.ours.send(data), self.other.recv(100)), (len(data), bytes(data)))
+        self.assertRaises(TypeError, self.ours.send, "text")
+
+    def test_errors_are_the_sockets_own(self) -> None:
+        with self.assertRaises(BlockingIOError):
+            while True:
+                self.ours.send(bytes(1 << 20))
+        self.other.close()
+        self.assertRaises(BrokenPipeError, self.ours.send, b"x")
+
+    def test_the_end_is_an_empty_read(self) -> None:
+        self.other.send(b"last")
+        self.other.close()
+        self.assertEqual([self.ours.recv(READ_SIZE), self.ours.recv(READ_SIZE)], [b"last", b""])
+
+    def test_after_its_end_a_stream_touches_no_descriptor(self) -> None:
+        protocol = Noting()
+        stream = Stream(reactor, self.one, protocol)
+        protocol.makeConnection(stream)
+        number = self.one.fileno()
+        stream.connectionLost(Failure(ConnectionDone()))
+        taken, peer = socket.socketpair()
+        self.addCleanup(taken.close)
+        self.addCleanup(peer.close)
+        self.assertEqual(taken.fileno(), number)  # the next connection has its number
+        peer.send(b"not its own")
+        stream.write(b"nor this")
+        self.assertIsNotNone(stream.doRead())
+        self.assertEqual((protocol.received, taken.recv(100)), (b"", b"not its own"))
+        peer.setblocking(False)
+        self.assertRaises(BlockingIOError, peer.recv, 1)

@@ -244,7 +244,12 @@ class FormTests(Written):
 
 
 ORDINARY = st.text("abtokenTOKEN/?=&%v4.wskls-", max_size=30).map(str.encode)
-SECONDS = st.none() | st.sampled_from([0.0, 0.0000005, 0.0000015, 1e-7]) | st.floats(0, 1e9)
+SECONDS = (
+    st.none()
+    | st.sampled_from([0.0, 0.0000005, 0.0000015, 1e-7])
+    | st.floats(0, 1e9)
+    | st.integers(0, 10**10).map(lambda halves: halves / 2e6)
+)
 
 
 @skipIf(compiled is None, "there is no compiled form here")
