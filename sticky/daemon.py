@@ -19,6 +19,7 @@ from sticky.core.values import EndReason, ServerName, SessionId
 from sticky.isticky import (
     Credentials,
     IContainerBackend,
+    ILease,
     ILeaseHolder,
     IRouting,
     ISessions,
@@ -28,7 +29,6 @@ from sticky.isticky import (
 )
 from sticky.journal.service import JournalService, NoJournalService
 from sticky.journal.writer import Picture
-from sticky.lease import Lease
 from sticky.service import ServerService
 
 _Result = TypeVar("_Result")
@@ -87,13 +87,13 @@ class Servers:
         """Those that leave too."""
         return [*self.by_name.values(), *self.leaving]
 
-    def begin(self, claims: Claims, holder: ILeaseHolder) -> Lease:
+    def begin(self, claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
         """See `IRouting`."""
         try:
             server = self.by_name[claims.server]
         except KeyError:
             raise errors.SessionEnded("deployment_ended") from None
-        return server.begin(claims, holder)
+        return server.begin(claims, holder, websocket)
 
     def picture(self) -> Picture:
         """What lives now, for a journal that has to be written anew."""

@@ -271,6 +271,15 @@ class TooManyFailures(Refusal):
     retry = True
 
 
+class SessionBusy(Refusal):
+    """A `serial` Server serves one request of a session at a time, and those before this one took too long."""
+
+    status = 429
+    code = "session_busy"
+    text = "Other requests of this session took too long."
+    retry = True
+
+
 class HeadTooLarge(Refusal):
     status = 431
     code = "head_too_large"

@@ -82,12 +82,13 @@ class ILease(Interface):
 class IRouting(Interface):
     """The one gate of data requests: every request passes it, and leaves by its lease."""
 
-    def begin(claims: Claims, holder: ILeaseHolder) -> ILease | Deferred[ILease]:
-        """Put one request of the claims' session in flight for this holder.
+    def begin(claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
+        """Put one request of the claims' session in flight for this holder. WebSockets take no turn on a `serial` Server.
 
         A lease now, or a Deferred of one (cancelling it releases a lease that would be granted later).
 
-        Raises (or fails with) `errors.SessionEnded` (final), `errors.Unavailable` (the session stays; retry).
+        Raises (or fails with) `errors.SessionEnded` (final), `errors.SessionBusy` (others took too long),
+        `errors.Unavailable` (the session stays; retry).
         Success does not promise that the container accepts the connection.
         """
 

@@ -7,7 +7,7 @@ Decides nothing (that is `sticky.core`), moves no bytes (that is `sticky.edge`),
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from twisted.application.service import Service
@@ -21,9 +21,11 @@ from sticky.core.container import ContainerState
 from sticky.core.effects import (
     Effect,
     EndSession,
+    GiveTurn,
     GrantStart,
     KillContainer,
     RefuseStart,
+    RefuseTurn,
     SpawnContainer,
     TerminateContainer,
 )
@@ -44,7 +46,7 @@ from sticky.core.fleet import TOKEN_LEEWAY, Fleet
 from sticky.core.memory import Memory
 from sticky.core.recall import buried, memory_of, recall
 from sticky.core.records import Record
-from sticky.core.session import Session, SessionState
+from sticky.core.session import SessionState
 from sticky.core.tokens import Claims
 from sticky.core.values import (
     UNBOUNDED,
@@ -53,28 +55,29 @@ from sticky.core.values import (
     EndReason,
     Policy,
     ServerName,
-    SessionId,
     WaiterId,
 )
 from sticky.isticky import (
     ContainerSpec,
     Credentials,
     IContainerBackend,
+    ILease,
     ILeaseHolder,
     QueuePosition,
-    SessionStatus,
     StartRequest,
 )
 from sticky.journal.service import Found
 from sticky.journal.writer import Journal, NoJournal
-from sticky.lease import Lease, LeaseBook
+from sticky.lease import LeaseBook
 from sticky.minting import Minting
 from sticky.observe.safely import safely
 from sticky.running import Running
+from sticky.session_answers import SessionAnswers
+from sticky.turn_leases import TurnBook
 from sticky.waiting import Waiting
 
 
-class ServerService(Service):
+class ServerService(SessionAnswers, Service):
     """Runs one Server's fleet.
 
     `spec` says what to run for a container of a deployment. `clock` must be monotonic: deadlines hang on it. `call_end` is
@@ -106,6 +109,7 @@ class ServerService(Service):
         self._busy = False
         self.containers = Running(server, backend, spec, self._journal, self._happened)
         self._leases = LeaseBook(fleet, self.containers.addresses, clock, self._follow_up)
+        self._turns = TurnBook(fleet, self.containers.addresses, clock, self._follow_up, self._leases)
         self._waiting = Waiting()
         self._gone: list[Deferred[None]] = []
 
@@ -161,8 +165,10 @@ class ServerService(Service):
 
     # --- data requests
 
-    def begin(self, claims: Claims, holder: ILeaseHolder) -> Lease:
+    def begin(self, claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
         """See `IRouting`."""
+        if self.fleet.capacity.policy.serial and not websocket:
+            return self._turns.take(claims, holder)
         return self._leases.begin(claims, holder)
 
     # --- starts
@@ -230,70 +236,6 @@ class ServerService(Service):
             except errors.UnknownSession:
                 pass
             self._follow_up()
-
-    # --- calls about one session
-
-    def terminate(self, claims: Claims, grace: float | None) -> Deferred[None]:
-        """See `ISessions`."""
-        if not self._journal.works:
-            return fail(errors.StorageFailed(retry_after=1.0))
-        try:
-            self.fleet.terminate(self._clock.seconds(), claims.container, claims.session, grace)
-        finally:
-            self._follow_up()
-        return self._journal.settled()
-
-    def release(self, owner: str, name: str, grace: float | None) -> Deferred[None]:
-        """See `ISessions`."""
-        if not self._journal.works:
-            return fail(errors.StorageFailed(retry_after=1.0))
-        try:
-            self.fleet.release(self._clock.seconds(), owner, name, grace)
-        finally:
-            self._follow_up()
-        return self._journal.settled()
-
-    def status(self, claims: Claims) -> SessionStatus:
-        """See `ISessions`."""
-        return self._look(claims, self.fleet.look)
-
-    def extend(self, claims: Claims) -> SessionStatus:
-        """See `ISessions`."""
-        return self._look(claims, self.fleet.extend)
-
-    def sessions(self, owner: str, after: SessionId | None, limit: int) -> Sequence[SessionStatus]:
-        """See `ISessions`. Sorts all sessions of the Server: a call for people, not for programs in a loop."""
-        now = self._clock.seconds()
-        mine = sorted(
-            (session.id, ledger.container, session)
-            for ledger in self.fleet.ledgers
-            for session in ledger
-            if session.caller == owner and (after is None or session.id > after)
-        )
-        return [self._describe(now, container, session) for _, container, session in mine[:limit]]
-
-    def _look(self, claims: Claims, how: Callable[[float, ContainerId, SessionId], Session]) -> SessionStatus:
-        now = self._clock.seconds()
-        try:
-            return self._describe(now, claims.container, how(now, claims.container, claims.session))
-        finally:
-            self._follow_up()
-
-    def _describe(self, now: float, container: ContainerId, session: Session) -> SessionStatus:
-        due = session.due
-        idle_left = None if due is None or session.state is not SessionState.ACTIVE else due - now
-        return SessionStatus(
-            session.id,
-            session.state.value,
-            session.in_flight,
-            session.idle_timeout,
-            idle_left,
-            self.fleet.capacity.containers[container].dies_at - now,
-            session.caller,
-            container,
-            now - session.created_at,
-            session.name,
-        )
 
     # --- containers
 
@@ -376,6 +318,10 @@ class ServerService(Service):
                 self.containers.terminate(effect.container)
             case KillContainer():
                 self.containers.kill(effect.container)
+            case GiveTurn():
+                self._turns.give(effect.turn)
+            case RefuseTurn():
+                self._turns.refuse(effect.turn, effect.error)
             case EndSession():
                 self._journal.write((self.server, effect))
                 self._end(effect)

@@ -29,6 +29,7 @@ from sticky.iinspection import DeployReport, IDeploying
 from sticky.isticky import ContainerSpec, IContainerBackend, StartRequest
 from sticky.minting import Minting
 from sticky.service import ServerService
+from tests.fakes.routing import at_once
 from tests.test_service import WALL, Holder
 
 GAME = ServerName("game")
@@ -141,7 +142,7 @@ class DeployingCase(SynchronousTestCase):
         return str(self.assertRaises(errors.SessionEnded, self.servers.begin, claims, Holder()).code)
 
     def lives(self, claims: Claims) -> None:
-        self.servers.begin(claims, Holder()).release()
+        at_once(self.servers.begin(claims, Holder())).release()
 
 
 class ChangeTests(DeployingCase):

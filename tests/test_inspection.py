@@ -26,6 +26,7 @@ from sticky.isticky import ContainerSpec, Credentials
 from sticky.minting import Minting
 from sticky.service import ServerService
 from sticky.witness import Endings, Witness
+from tests.fakes.routing import at_once
 from tests.test_service import WALL, Holder
 
 FILE = """
@@ -121,7 +122,7 @@ class LookingTests(InspectionCase):
 
     def test_a_server_with_its_sessions_queue_and_totals(self) -> None:
         given = [self.start(), self.start()]
-        lease = self.servers.begin(self.claims(given[0]), Holder())
+        lease = at_once(self.servers.begin(self.claims(given[0]), Holder()))
         waiting = self.inspection.start("game", None)
         self.clock.advance(3)
         game, echo = self.inspection.servers()
@@ -203,7 +204,7 @@ class DoingTests(InspectionCase):
     def test_a_stopped_container_ends_when_its_work_is_done(self) -> None:
         given = self.start()
         holder = Holder()
-        lease = self.servers.begin(self.claims(given), holder)
+        lease = at_once(self.servers.begin(self.claims(given), holder))
         container = self.claims(given).container
         self.assertEqual(self.inspection.stop_container(container).state, "draining")
         view = self.inspection.session(given.session)

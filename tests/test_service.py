@@ -22,6 +22,7 @@ from sticky.journal.store import Entry, Placed, Unplaced
 from sticky.lease import Lease
 from sticky.minting import Minting
 from sticky.service import ServerService
+from tests.fakes.routing import at_once
 
 WALL = 1_800_000_000.0
 NAME = ServerName("echo")
@@ -247,7 +248,7 @@ class StartTests(ServiceCase):
 class LeaseTests(ServiceCase):
     def begin(self, claims: Claims) -> tuple[Lease, Holder]:
         holder = Holder()
-        return self.service.begin(claims, holder), holder
+        return at_once(self.service.begin(claims, holder)), holder
 
     def test_a_lease_says_where_the_session_lives_and_stops_its_idle_clock(self) -> None:
         self.build()
@@ -494,7 +495,7 @@ class DurabilityTests(ServiceCase):
         self.journal.works = False
         self.failureResultOf(self.start(), errors.StorageFailed)
         self.failureResultOf(self.service.terminate(claims, None), errors.StorageFailed)
-        self.service.begin(claims, Holder()).release()
+        at_once(self.service.begin(claims, Holder())).release()
 
     def test_a_container_that_is_asked_to_end_before_it_began_never_runs(self) -> None:
         self.build()
@@ -571,4 +572,4 @@ class OneContainerTests(ServiceCase):
         self.service.deploy(DeploymentId("dp-2"), Policy(max_concurrency=1), recreate=False)
         second = self.session()
         self.assertEqual((second.deployment, first.deployment), ("dp-2", "dp-1"))
-        self.service.begin(first, Holder()).release()
+        at_once(self.service.begin(first, Holder())).release()

@@ -37,6 +37,7 @@ ADVICE = {
     "idempotency_key_reused": "Use a new key for a request with other parameters.",
     "websocket_version": "Use a WebSocket client of RFC 6455.",
     # 429, 431
+    "session_busy": "Wait as `Retry-After` says; give long work a session of its own, or raise `session_wait_timeout`.",
     "too_many_failures": "Wait as `Retry-After` says and use the right token; behind a proxy set `trusted_proxies`.",
     "head_too_large": "Send fewer or smaller cookies and fields.",
     # 5xx

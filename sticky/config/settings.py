@@ -79,8 +79,6 @@ class ServerSettings:
     unauthenticated: bool
     public_names: bool
     policy: Policy
-    serial: bool
-    session_wait_timeout: float
     allowed_origins: tuple[str, ...]
     half_close_timeout: float
     response_timeout: float | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId, WaiterId
+from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId, TurnId, WaiterId
 from sticky.errors import Refusal
 
 
@@ -62,6 +62,21 @@ class EndSession:
 
 
 @attrs.frozen
+class GiveTurn:
+    """This request has waited and is the one that its session serves now."""
+
+    turn: TurnId
+
+
+@attrs.frozen
+class RefuseTurn:
+    """This request waits no longer: answer it with this error. It is not in flight any more."""
+
+    turn: TurnId
+    error: Refusal
+
+
+@attrs.frozen
 class Admit:
     """Ask a ledger to take a session. Answer: `Admitted`, `Full` or `Closed`."""
 
@@ -79,5 +94,7 @@ class Close:
     container: ContainerId
 
 
-Effect = GrantStart | RefuseStart | SpawnContainer | TerminateContainer | KillContainer | EndSession
+Effect = (
+    GrantStart | RefuseStart | SpawnContainer | TerminateContainer | KillContainer | EndSession | GiveTurn | RefuseTurn
+)
 LedgerRequest = Admit | Close

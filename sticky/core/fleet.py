@@ -37,6 +37,7 @@ from sticky.core.records import Record
 from sticky.core.session import Session
 from sticky.core.session_calls import SessionCalls
 from sticky.core.starts import Start, StartQueue, StartState
+from sticky.core.turns import Turns
 from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, Policy, SessionId, WaiterId
 
 TOKEN_LEEWAY = 300.0  #: seconds that a token may outlive its container's age limit (semantics.md, Time and steps)
@@ -69,6 +70,7 @@ class Fleet(SessionCalls):
         self.mail = self.post.letters
         self.ledgers = self.post.ledgers
         self.names = self.post.names
+        self.turns = Turns()
         self._ids = ids
         self._prompt = prompt
         self._refused = False  # starts were refused since the last attempt: demand of 1
@@ -151,7 +153,8 @@ class Fleet(SessionCalls):
         return None if earliest == UNBOUNDED else earliest
 
     def _earliest(self, now: float, seen: Survey) -> float:
-        moment = min(self.ledgers.next_deadline(), self.starts.next_deadline(), self.capacity.life_deadline())
+        moment = min(self.ledgers.next_deadline(), self.starts.next_deadline(), self.turns.next_deadline())
+        moment = min(moment, self.capacity.life_deadline())
         return moment if self.stopping is not None else min(moment, self.capacity.scale_deadline(now, seen))
 
     def _catch_up(self, now: float) -> None:
@@ -181,7 +184,7 @@ class Fleet(SessionCalls):
             if self._prompt and self.mail:
                 continue  # nothing of what was placed changes how many containers there should be
             seen = self._scale(now)
-            if not (self._prompt and self.mail):
+            if not self._move_turns(now) and not (self._prompt and self.mail):
                 break
         self.wake_at = self._earliest(now, seen)
 

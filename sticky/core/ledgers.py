@@ -90,6 +90,12 @@ class Ledgers:
         except KeyError:
             raise self.why(container, session) from None
 
+    def finish(self, now: float, container: ContainerId, session: Session) -> None:
+        """One request less, within a step. A no-op where the container is gone."""
+        ledger = self.by_container.get(container)
+        if ledger is not None:
+            ledger.finish(now, session)
+
     # --- time
 
     def expire(self, now: float) -> None:
@@ -128,6 +134,13 @@ class Ledgers:
 
     def __getitem__(self, container: ContainerId) -> Ledger:
         return self.by_container[container]
+
+    def ending(self, container: ContainerId, session: Session) -> errors.SessionEnded:
+        """Why a session that does not take requests any more does not."""
+        if session.state is SessionState.ENDED:
+            return self.why(container, session.id)
+        assert session.reason is not None
+        return errors.SessionEnded(session.reason.value)
 
     def why(self, container: ContainerId, session: SessionId) -> errors.SessionEnded:
         """Why there is no such session, as far as anybody remembers."""

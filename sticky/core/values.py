@@ -15,6 +15,7 @@ ContainerId = NewType("ContainerId", str)  #: "ct-" and 22 URL-safe characters; 
 DeploymentId = NewType("DeploymentId", str)  #: one version of a Server
 ServerName = NewType("ServerName", str)  #: what an operator calls a Server
 WaiterId = NewType("WaiterId", int)  #: one connection that waits for a start; unique in the daemon's life
+TurnId = NewType("TurnId", int)  #: one request of a `serial` Server; unique in the daemon's life
 Caller = NewType("Caller", str)  #: who limits count against: the proxy token's owner, or a client address
 
 MAX_SESSIONS = 1000  #: cap and default of max_concurrency (seed 000, "Session concurrency and autoscaling")
@@ -62,6 +63,9 @@ class Policy:
     max_queue_per_caller: int = 100
     max_sessions_per_caller: int = 10_000
     placement: Placement = Placement.SPREAD
+    serial: bool = False  #: one request at a time in each session
+    session_wait_timeout: float = 60.0  #: how long a request waits for its turn
+    max_session_waiters: int = 100  #: requests of one session that wait at most
 
     @property
     def target(self) -> int:

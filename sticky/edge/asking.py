@@ -50,7 +50,7 @@ class Asking(ExchangeEnds, ABC):
     def begin(self, claims: Claims) -> None:
         """Ask for the lease, and go on when it is there."""
         try:
-            lease = self.front.context.routing.begin(claims, self)
+            lease = self.front.context.routing.begin(claims, self, self.head.websocket)
         except errors.Refusal as error:
             self.refuse(error)
             return
@@ -62,10 +62,12 @@ class Asking(ExchangeEnds, ABC):
     def wait(self, lease: Deferred[ILease]) -> None:
         """Go on when this lease, of which the exchange is the holder, is there."""
         self._waiting = lease
+        self.half_close_timeout = None  # in a line as in a queue, a FIN means that the client is gone
         lease.addCallbacks(self._granted_late, self._not_granted)
 
     def _granted_late(self, lease: ILease) -> None:
         self._waiting = None
+        self.half_close_timeout = self.site.half_close_timeout
         self._granted_at = self._connected_at = self.front.context.reactor.seconds()
         self.granted(lease)
 

@@ -58,6 +58,7 @@ class App:
         placement: str | None = None,
         serial: bool | None = None,
         session_wait_timeout: float | None = None,
+        max_session_waiters: int | None = None,
         hosts: Iterable[str] | None = None,
         url: str | None = None,
         allowed_origins: Iterable[str] | None = None,

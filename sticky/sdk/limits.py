@@ -68,6 +68,7 @@ NUMBERS: Mapping[str, Range] = {
     "max_sessions_per_caller": Range(1, 1_000_000, whole=True),
     "half_close_timeout": _seconds(0, 3600),
     "session_wait_timeout": _seconds(1, 3600),
+    "max_session_waiters": Range(1, 10_000, whole=True),
     "response_timeout": _seconds(0.1, _DAY),
     "max_message_size": Range(1, 1 << 30, whole=True),
     "ping_interval": _seconds(0, _DAY),

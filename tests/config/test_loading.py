@@ -54,8 +54,9 @@ class DefaultsTests(ConfigCase):
             queue_timeout = 30
             max_queue = 50
             placement = "pack"
-            serial = false
+            serial = true
             session_wait_timeout = 20
+            max_session_waiters = 7
             websocket = "messages"
             ready = { path = "/healthz" }
             env = { LEVEL = "1" }
@@ -90,6 +91,9 @@ class DefaultsTests(ConfigCase):
                 queue_timeout=30.0,
                 max_queue=50,
                 placement=Placement.PACK,
+                serial=True,
+                session_wait_timeout=20.0,
+                max_session_waiters=7,
             ),
         )
         self.assertEqual(server.hosts, ("echo.localhost", "[::1]"))
@@ -191,7 +195,7 @@ class RefusedSettingTests(ConfigCase):
         wrong = {
             "sessioned = false": "sessioned: false is not supported by this version; allowed: true; "
             "a Python Server gets sessions by @sticky.sessioned(), on the line below @app.server(...)",
-            "serial = true": "serial: true is not supported by this version; allowed: false",
+            "max_session_waiters = 0": "max_session_waiters: 0 is not allowed; allowed: a whole number from 1 to 10000",
             "public_names = 1": "public_names: 1 is not allowed; allowed: true or false",
         }
         for settings, expected in wrong.items():

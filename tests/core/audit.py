@@ -60,6 +60,8 @@ def residue(fleet: Fleet) -> dict[str, object]:
             "names of sessions": fleet.names._sessions,
             "names that drain": fleet.names._drains,
             "held by": fleet.post._held_by,
+            "turns": fleet.turns._turns,
+            "lines": fleet.turns._lines,
             "containers": fleet.capacity.containers,
             "ledgers": list(fleet.ledgers),
             "deadline": fleet.next_deadline(0.0),
@@ -81,6 +83,12 @@ def _sessions(books: Books, fleet: Fleet) -> None:
         assert len(ledger) == load[ledger.container]
         if box.state in (ContainerState.STOPPING, ContainerState.STARTING):
             assert not load[ledger.container]
+    for home, line in books.lines.items():
+        assert home in books.stays, "a turn outlived its session"
+        assert line[0].held and not any(place.held for place in line[1:]), "not one request at a time"
+        assert len(line) == 1 or books.stays[home].drains is None, "somebody waits for a session that drains"
+        assert all(place.deadline > books.now for place in line[1:]), "waited too long"
+    assert {turn.id for turn in fleet.turns} == {place.id for line in books.lines.values() for place in line}
     for stay in books.stays.values():
         assert stay.due > books.now, "a session outlived its clock"
         assert stay.open or stay.drains is None, "a draining session outlived its last request"
@@ -188,6 +196,7 @@ def _deadline(books: Books, fleet: Fleet, later: float) -> None:
     due = [later]
     due += [stay.due for stay in books.stays.values()]
     due += [min(ask.deadline, ask.held_until) for ask in books.queue()]
+    due += [place.deadline for line in books.lines.values() for place in line[1:]]
     for box in books.boxes.values():
         match box.state:
             case ContainerState.STARTING:
@@ -213,4 +222,14 @@ def unsettled(fleet: Fleet) -> list[object]:
     clocks = [attrs.astuple(session, recurse=False) for ledger in fleet.ledgers for session in ledger]
     containers = [attrs.astuple(container) for container in fleet.capacity.containers.values()]
     starts = [(start.rank, start.state, sorted(start.waiters)) for start in fleet.starts._queue]
-    return [clocks, containers, starts, list(fleet.mail), fleet.backoff.failures, list(fleet.effects), fleet.wake_at]
+    turns = [(turn.id, turn.state) for turn in fleet.turns]
+    return [
+        clocks,
+        containers,
+        starts,
+        turns,
+        list(fleet.mail),
+        fleet.backoff.failures,
+        list(fleet.effects),
+        fleet.wake_at,
+    ]

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from math import ceil
-from typing import Any
+from typing import Any, get_args
 
 from sticky import errors
 from sticky.core.container import ContainerState
 from sticky.core.effects import (
     Effect,
     EndSession,
+    GiveTurn,
     GrantStart,
     KillContainer,
     RefuseStart,
+    RefuseTurn,
     SpawnContainer,
     TerminateContainer,
 )
@@ -37,10 +39,10 @@ from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated, ContainerMoved, Record, SessionCreated, SessionDrains
 from sticky.core.values import ContainerId, DeploymentId, EndReason, Placement, Policy, SessionId, WaiterId
 from tests.core.entries import FOREVER, OPEN, Ask, Bound, Box, Stay
-from tests.core.name_books import NameBooks
+from tests.core.turn_books import TurnBooks
 
 
-class Books(NameBooks):
+class Books(TurnBooks):
     """Enter events with `event`, effects with `enter`. `prompt`: mail is delivered within the step."""
 
     def __init__(self, policy: Policy, jitter: float, prompt: bool) -> None:
@@ -224,7 +226,7 @@ class Books(NameBooks):
                 self.seen["proved by living"] += 1
         for effect in effects:
             self.seen[type(effect).__name__] += 1
-            if not isinstance(effect, GrantStart | RefuseStart | SpawnContainer | TerminateContainer | KillContainer):
+            if isinstance(effect, get_args(Record)):
                 self.memory.add(effect)
             match effect:
                 case GrantStart():
@@ -244,6 +246,11 @@ class Books(NameBooks):
                     box.killed = True
                 case EndSession():
                     self._ended(effect)
+                    self.end_line(effect.session)
+                case GiveTurn():
+                    self.gave(effect)
+                case RefuseTurn():
+                    self.refused_turn(effect)
                 case SessionCreated():
                     self._created(effect)
                 case SessionDrains():

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from sticky import errors
 from sticky.core.container import ContainerState
-from sticky.core.effects import Admit, RefuseStart
+from sticky.core.effects import Admit, RefuseStart, RefuseTurn
 from sticky.core.events import (
     Admitted,
     Closed,
@@ -30,6 +30,7 @@ from sticky.core.fleet import Fleet, Ids
 from sticky.core.values import Caller, ContainerId, EndReason, Policy, SessionId, WaiterId
 from tests.core.audit import audit
 from tests.core.books import Books
+from tests.core.entries import Place
 
 
 @attrs.define
@@ -112,12 +113,25 @@ class FleetDriver(RuleBasedStateMachine):
 
     def _finish(self, session: SessionId) -> None:
         stay = self.books.stays[session]
+        if not self.books.plain(session):
+            self._give_back(session, self.books.lines[session][0])
+            return
         core = stay.open.pop()
         if not stay.open:
             stay.last = self.books.now
         self.fleet.finish(self.books.now, stay.container, core)
         self._do(self.fleet.take)
         assert stay.drains is None or stay.open or session not in self.books.stays
+
+    def _give_back(self, session: SessionId, place: Place) -> None:
+        """A request that has, or waits for, a turn is over."""
+        stay = self.books.stays[session]
+        core = stay.open.pop()
+        if not stay.open:
+            stay.last = self.books.now
+        self.books.forget(session, place)
+        self.fleet.give_back(self.books.now, stay.container, core, place.id)
+        self._do(self.fleet.take)
 
     def _leave(self, waiter: WaiterId) -> None:
         self.books.leave(waiter)
@@ -185,6 +199,8 @@ class FleetDriver(RuleBasedStateMachine):
 
 def plain(effect: Any) -> Any:
     """An effect that can be compared: errors are equal only to themselves."""
+    if isinstance(effect, RefuseTurn):
+        return (effect.turn, str(effect.error))
     if isinstance(effect, RefuseStart):
         return (effect.waiters, type(effect.error), effect.error.retry_after, effect.error.message)
     return effect

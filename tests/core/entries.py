@@ -6,7 +6,7 @@ import attrs
 
 from sticky.core.container import ContainerState
 from sticky.core.session import Session
-from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId, WaiterId
+from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId, TurnId, WaiterId
 
 FOREVER = float("inf")
 OPEN = (ContainerState.STARTING, ContainerState.READY)
@@ -84,3 +84,12 @@ class Bound:
     session: SessionId
     idle_timeout: float
     expires_at: float
+
+
+@attrs.define(eq=False)
+class Place:
+    """A request's place in the line of its session."""
+
+    id: TurnId
+    deadline: float
+    held: bool

@@ -43,11 +43,11 @@ from sticky.core.values import (
 from tests.core.audit import lasting_memory, residue, unsettled
 from tests.core.driver import plain
 from tests.core.entries import FOREVER
-from tests.core.named import NamedSessions
+from tests.core.serial import SerialSessions
 from tests.core.worlds import policies
 
 
-class FleetMachine(NamedSessions):
+class FleetMachine(SerialSessions):
     """See the module. Mail between admission and ledgers is prompt; `tests.core.slow_machine` delays and reorders it."""
 
     @initialize(
@@ -273,7 +273,7 @@ class FleetMachine(NamedSessions):
             event = StopRequested()
         session = self._any_session(data) if self.books.granted else SessionId("sd-nobody")
         home = self.books.homes.get(session, ContainerId("ct-nobody"))
-        busy = session in self.books.stays and bool(self.books.stays[session].open)
+        busy = session in self.books.stays and self.books.plain(session) > 0
         then = self.books.now + seconds
 
         def act(fleet: Fleet, core: Session | None) -> list[Any]:
@@ -349,6 +349,7 @@ class FleetMachine(NamedSessions):
         survivors = {session for session, stay in books.stays.items() if stay.drains is None}
         for stay in books.stays.values():
             stay.open.clear()
+            books.lines.clear()
             stay.last = books.now
             stay.cut_at = FOREVER
         for box in books.boxes.values():

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sticky.core import container, session, starts
+from sticky.core import container, session, starts, turns
 
-TABLES: dict[str, Any] = {"session": session, "start": starts, "container": container}
+TABLES: dict[str, Any] = {"session": session, "start": starts, "container": container, "turn": turns}
 
 
 class RecordingTable(dict[Any, Any]):

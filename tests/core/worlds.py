@@ -28,6 +28,8 @@ policies = ages.flatmap(
         max_queue_per_caller=st.sampled_from([100, 100, 3]),
         max_sessions_per_caller=st.sampled_from([1000, 1000, 4]),
         placement=st.sampled_from(Placement),
+        session_wait_timeout=st.sampled_from([5.0, 60.0]),
+        max_session_waiters=st.sampled_from([100, 1]),
     )
 )
 callers = st.sampled_from(["ann", "bob"])

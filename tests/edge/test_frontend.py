@@ -56,6 +56,14 @@ class LeaseTests(TestCase):
         self.assertEqual(edge.reactor.dials, [])
         self.assertEqual([record.status for record in edge.records], [499])
 
+    def test_a_fin_while_the_lease_is_late_frees_the_place(self) -> None:
+        edge = FakeEdge()
+        edge.routing.late = True
+        client = edge.client()
+        client.receive(get())
+        client.receive_fin()
+        self.assertEqual((edge.routing.cancelled, edge.reactor.dials), (1, []))
+
     def test_a_late_lease_is_used_and_a_late_refusal_answered(self) -> None:
         edge = FakeEdge()
         edge.routing.late = True

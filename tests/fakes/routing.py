@@ -10,6 +10,7 @@ from sticky import errors
 from sticky.core.tokens import Claims
 from sticky.core.values import ContainerId, DeploymentId, EndReason, ServerName, SessionId
 from sticky.isticky import Address, Answer, ControlRequest, IControl, ILease, ILeaseHolder, IRouting
+from sticky.lease import Lease
 
 TOKEN = b"v4.public." + b"eyJzIjoic2Qtb25lIn0" * 5 + b".a2V5LTE"
 SESSION = SessionId("sd-0123456789abcdefghijkl")
@@ -38,6 +39,12 @@ class FakeVerifier:
 
     def remembers(self, token: bytes) -> bool:
         return token in self.remembered
+
+
+def at_once(lease: ILease | Deferred[ILease]) -> Lease:
+    """A lease that did not have to wait."""
+    assert isinstance(lease, Lease)
+    return lease
 
 
 @implementer(ILease)
@@ -80,8 +87,10 @@ class FakeRouting:
         self.late = False
         self.waiting: list[tuple[Deferred[ILease], Claims, ILeaseHolder]] = []
         self.cancelled = 0
+        self.websockets = 0
 
-    def begin(self, claims: Claims, holder: ILeaseHolder) -> ILease | Deferred[ILease]:
+    def begin(self, claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
+        self.websockets += websocket
         if self.refusal is not None:
             raise self.refusal
         if not self.late:

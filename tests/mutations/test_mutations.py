@@ -29,6 +29,7 @@ MODULES = {
     "session_calls",
     "starts",
     "tombstones",
+    "turns",
 }
 
 

@@ -1,0 +1,94 @@
+"""What a Server at work answers about one session or one name: terminate, release, status, extend, list. The base of `ServerService`.
+
+Must not know leases, containers' lives or waiting starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IReactorTime
+
+from sticky import errors
+from sticky.core.fleet import Fleet
+from sticky.core.session import Session, SessionState
+from sticky.core.tokens import Claims
+from sticky.core.values import ContainerId, SessionId
+from sticky.isticky import SessionStatus
+from sticky.journal.writer import Journal
+
+
+class SessionAnswers:
+    """The calls about sessions of one Server."""
+
+    fleet: Fleet
+    _clock: IReactorTime
+    _journal: Journal
+
+    def _follow_up(self) -> None:
+        raise AssertionError("the service's own")
+
+    # --- calls about one session
+
+    def terminate(self, claims: Claims, grace: float | None) -> Deferred[None]:
+        """See `ISessions`."""
+        if not self._journal.works:
+            return fail(errors.StorageFailed(retry_after=1.0))
+        try:
+            self.fleet.terminate(self._clock.seconds(), claims.container, claims.session, grace)
+        finally:
+            self._follow_up()
+        return self._journal.settled()
+
+    def release(self, owner: str, name: str, grace: float | None) -> Deferred[None]:
+        """See `ISessions`."""
+        if not self._journal.works:
+            return fail(errors.StorageFailed(retry_after=1.0))
+        try:
+            self.fleet.release(self._clock.seconds(), owner, name, grace)
+        finally:
+            self._follow_up()
+        return self._journal.settled()
+
+    def status(self, claims: Claims) -> SessionStatus:
+        """See `ISessions`."""
+        return self._look(claims, self.fleet.look)
+
+    def extend(self, claims: Claims) -> SessionStatus:
+        """See `ISessions`."""
+        return self._look(claims, self.fleet.extend)
+
+    def sessions(self, owner: str, after: SessionId | None, limit: int) -> Sequence[SessionStatus]:
+        """See `ISessions`. Sorts all sessions of the Server: a call for people, not for programs in a loop."""
+        now = self._clock.seconds()
+        mine = sorted(
+            (session.id, ledger.container, session)
+            for ledger in self.fleet.ledgers
+            for session in ledger
+            if session.caller == owner and (after is None or session.id > after)
+        )
+        return [self._describe(now, container, session) for _, container, session in mine[:limit]]
+
+    def _look(self, claims: Claims, how: Callable[[float, ContainerId, SessionId], Session]) -> SessionStatus:
+        now = self._clock.seconds()
+        try:
+            return self._describe(now, claims.container, how(now, claims.container, claims.session))
+        finally:
+            self._follow_up()
+
+    def _describe(self, now: float, container: ContainerId, session: Session) -> SessionStatus:
+        due = session.due
+        idle_left = None if due is None or session.state is not SessionState.ACTIVE else due - now
+        return SessionStatus(
+            session.id,
+            session.state.value,
+            session.in_flight,
+            session.idle_timeout,
+            idle_left,
+            self.fleet.capacity.containers[container].dies_at - now,
+            session.caller,
+            container,
+            now - session.created_at,
+            session.name,
+        )
