@@ -30,6 +30,7 @@ from sticky.isticky import (
 from sticky.journal.service import JournalService, NoJournalService
 from sticky.journal.writer import Picture
 from sticky.service import ServerService
+from sticky.startup import possible
 
 _Result = TypeVar("_Result")
 
@@ -187,16 +188,21 @@ class Daemon(Service):
         self._remember = remember
 
     def privilegedStartService(self) -> None:
-        """Take the state directory, then bind, before privileges are dropped."""
+        """Take the state directory, then bind, before privileges are dropped. What is in the way ends the process with a line."""
         super().privilegedStartService()  # type: ignore[no-untyped-call]
-        self._watch_hangup()
-        self._journal.claim()
-        self._listeners.privilegedStartService()
-        self._admin.privilegedStartService()
+        with possible():
+            self._watch_hangup()
+            self._journal.claim()
+            self._listeners.privilegedStartService()
+            self._admin.privilegedStartService()
 
     def startService(self) -> None:
-        """Listen, then bring up containers."""
+        """Listen, then bring up containers. As above for what is in the way."""
         super().startService()  # type: ignore[no-untyped-call]
+        with possible():
+            self._take_up()
+
+    def _take_up(self) -> None:
         found = self._journal.open()
         self._remember_backends()
         for name, server in self._servers.by_name.items():

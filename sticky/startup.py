@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 WRONG_CONFIGURATION = 2  #: the operator's words are wrong: as for a wrong command line everywhere else
@@ -17,6 +19,16 @@ def give_up(problem: str, status: int) -> NoReturn:
     """
     (sys.__stderr__ or sys.stderr).write(f"sticky: {one_line(problem)}\n")
     raise SystemExit(status)
+
+
+@contextmanager
+def possible() -> Iterator[None]:
+    """What the system refuses meanwhile ends the process with a line; twistd would log a traceback, or end without a word."""
+    try:
+        yield
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        give_up(f"cannot start: {where}{error.strerror or error}", CANNOT_START)
 
 
 def one_line(text: str) -> str:

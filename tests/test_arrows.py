@@ -73,7 +73,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "deploying": ("config", "core", "daemon", "deployments", "errors", "iinspection", "sdk.exception", "service"),
     "health": ("core.values", "isticky"),
     "hangup": (),
-    "daemon": ("service", "lease", "journal", "core.values", "core.tokens", "errors", "isticky"),
+    "daemon": ("service", "lease", "journal", "core.values", "core.tokens", "errors", "isticky", "startup"),
     "keys": ("core.tokens", "core.proxy_tokens", "errors"),
     "sdk": ("sdk", "admin.sockets", "core.values", "errors", "edge.wire", "_version", "exception"),
     "exception": ("sdk.exception",),

@@ -18,7 +18,7 @@ from sticky.admin import sockets
 from sticky.admin.calls import AdminCalls, Check
 from sticky.admin.peers import Guard
 from sticky.admin.recent import Recent
-from sticky.admin.web import AdminResource
+from sticky.admin.web import AdminRequest, AdminResource
 from sticky.iinspection import IDeploying, IInspection
 from sticky.ioperating import IOperating
 from sticky.startup import CANNOT_START, give_up
@@ -29,6 +29,7 @@ class _Site(Site):
 
     noisy = False
     displayTracebacks = False
+    requestFactory = AdminRequest
 
     def log(self, request: object) -> None:
         """Nothing: whoever watches asks every second, and Twisted's lines take their times from the reactor's clock."""

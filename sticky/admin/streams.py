@@ -12,7 +12,10 @@ from typing import Any
 import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 
+from sticky import errors
 from sticky.admin.recent import LoggedEvent, Recent
 from sticky.admin.tails import Tail
 from sticky.core.values import ContainerId
@@ -38,6 +41,8 @@ class Wanted:
 class LogStream:
     """Call `start`, then perhaps `pause` and `resume`, then `stop` when the client leaves before the end."""
 
+    log = Logger()
+
     def __init__(self, inspection: IInspection, recent: Recent, wanted: Wanted, clock: IReactorTime) -> None:
         self._inspection = inspection
         self._recent = recent
@@ -48,12 +53,17 @@ class LogStream:
         self._paused = False
         self._loop = LoopingCall(self._look)
         self._loop.clock = clock
-        self._logs()  # raises here, while an answer can still be an error
+        if wanted.container is not None and wanted.output:
+            # Once, here, while an answer can still be an error: later another id may begin like this one.
+            (meant,) = inspection.logs(wanted.server, wanted.container)
+            self._wanted = attrs.evolve(wanted, container=meant.container)
+        else:
+            self._logs()
 
     def start(self, write: Callable[[bytes], None], finish: Callable[[], None]) -> None:
         """Begin. `finish` is called once, unless `stop` comes first."""
         self._write, self._finish = write, finish
-        self._loop.start(POLL)
+        self._loop.start(POLL).addErrback(self._failed)
 
     def pause(self) -> None:
         """The client does not read just now."""
@@ -70,10 +80,19 @@ class LogStream:
 
     # --- inside
 
+    def _failed(self, failure: Failure) -> None:
+        self.log.failure("a log stream failed", failure)
+        self._finish()
+
     def _logs(self) -> list[ContainerLog]:
         if not self._wanted.output:
             return []
-        return list(self._inspection.logs(self._wanted.server, self._wanted.container))
+        try:
+            return list(self._inspection.logs(self._wanted.server, self._wanted.container))
+        except errors.NotFound:
+            if not self._begun:
+                raise
+            return []  # it ended and its log is forgotten, or its Server was removed: nothing more can come
 
     def _look(self) -> None:
         if self._paused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -22,6 +23,41 @@ from sticky.admin.streams import LogStream
 from sticky.sdk.exception import InvalidError
 
 LONGEST_BODY: Final = 64 * 1024  #: bytes; no call needs a hundredth of it
+_FIELDS: Final = {
+    b"cache-control": b"no-store",
+    b"sticky-version": __version__.encode("ascii"),
+    b"sticky-api": b"%d" % API,
+}  # of every answer
+
+
+class AdminRequest(Request):
+    """Keeps no more of a body than a call can need: twisted.web's own would put 300 MB into a temporary file first."""
+
+    _received = 0
+
+    def gotLength(self, length: int | None) -> None:
+        """See `Request`."""
+        self.content = BytesIO()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        """See `Request`. Too much is answered at once, and nothing further is read."""
+        before, self._received = self._received, self._received + len(data)
+        if self._received <= LONGEST_BODY:
+            super().handleContentChunk(data)  # type: ignore[no-untyped-call]
+        elif before <= LONGEST_BODY:
+            error = errors.BadBody("The body is too long.")
+            body = json.dumps({"error": error.code, "message": error.message}).encode("ascii") + b"\n"
+            fields = {**_FIELDS, b"content-type": b"application/json", b"content-length": b"%d" % len(body)}
+            lines = [b"HTTP/1.1 400 Bad Request", b"connection: close", *(b": ".join(one) for one in fields.items())]
+            transport = self.channel.transport
+            assert transport is not None  # data has just come from there
+            transport.write(b"\r\n".join([*lines, b"", body]))
+            transport.loseConnection()
+
+    def process(self) -> None:
+        """See `Request`."""
+        if self._received <= LONGEST_BODY:
+            super().process()  # type: ignore[no-untyped-call]
 
 
 @implementer(IResource)
@@ -73,11 +109,9 @@ def _query(request: Request) -> Mapping[str, str]:
 
 def _body(request: Request) -> Mapping[str, object]:
     assert request.content is not None  # whoever renders has the whole body
-    raw = request.content.read(LONGEST_BODY + 1)
+    raw = request.content.read()
     if not raw:
         return {}
-    if len(raw) > LONGEST_BODY:
-        raise errors.BadBody("The body is too long.")
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):
@@ -90,9 +124,8 @@ def _body(request: Request) -> Mapping[str, object]:
 def _head(request: Request, status: int, kind: bytes) -> None:
     request.setResponseCode(status)
     request.setHeader(b"content-type", kind)
-    request.setHeader(b"cache-control", b"no-store")
-    request.setHeader(b"sticky-version", __version__.encode("ascii"))
-    request.setHeader(b"sticky-api", b"%d" % API)
+    for name, value in _FIELDS.items():
+        request.setHeader(name, value)
 
 
 def _answer(request: Request, status: int, body: Mapping[str, Any]) -> None:

@@ -118,3 +118,27 @@ class StreamTests(SynchronousTestCase):
 
     def test_an_unknown_container_is_refused_before_the_stream_begins(self) -> None:
         self.assertRaises(errors.UnknownContainer, self.stream, container="ct-nope")
+
+    def test_the_beginning_of_an_id_means_one_container_for_the_streams_whole_life(self) -> None:
+        self.stream(follow=True, last=0, container="ct-b")
+        self.inspection.others = ["ct-box2"]  # from now on the beginning would be ambiguous
+        self.add("four\n")
+        self.clock.advance(POLL)
+        self.assertEqual((self.texts(), self.finished), (["four"], 0))
+
+    def test_a_beginning_that_several_have_is_refused_before_the_stream_begins(self) -> None:
+        self.inspection.others = ["ct-box2"]
+        self.assertRaises(errors.AmbiguousId, self.stream, container="ct-b")
+
+    def test_a_container_that_is_forgotten_ends_the_stream(self) -> None:
+        self.stream(follow=True, last=0, container=BOX)
+        self.inspection.forgotten = True
+        self.clock.advance(POLL)
+        self.assertEqual((self.finished, self.clock.getDelayedCalls()), (1, []))
+
+    def test_a_fault_of_ours_ends_the_stream_and_is_logged(self) -> None:
+        self.stream(follow=True, last=0)
+        self.patch(self.inspection, "state_dir", None)
+        self.clock.advance(POLL)
+        self.assertEqual((self.finished, self.clock.getDelayedCalls()), (1, []))
+        self.assertEqual(1, len(self.flushLoggedErrors(TypeError)))

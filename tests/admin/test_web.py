@@ -21,7 +21,7 @@ from sticky._version import __version__
 from sticky.admin.calls import AdminCalls
 from sticky.admin.recent import Recent
 from sticky.admin.streams import POLL
-from sticky.admin.web import LONGEST_BODY, AdminResource
+from sticky.admin.web import LONGEST_BODY, AdminRequest, AdminResource
 from sticky.core.values import SessionId
 from sticky.isticky import Credentials
 from tests.admin.test_calls import checked
@@ -35,7 +35,7 @@ class WebCase(SynchronousTestCase):
         self.inspection = FakeInspection(self.folder)
         self.clock = Clock()
         calls = AdminCalls(self.inspection, Recent(), checked, maybeDeferred, self.clock)
-        self.site = Site(AdminResource(calls), reactor=self.clock)
+        self.site = Site(AdminResource(calls), requestFactory=AdminRequest, reactor=self.clock)
         self.site.log = lambda request: None  # type: ignore[method-assign]
         self.transport = StringTransport()
         self.connection = self.site.buildProtocol(None)
@@ -84,12 +84,31 @@ class AnswerTests(WebCase):
             ("POST", "/v1/sessions", b"{", (400, "bad_body")),
             ("POST", "/v1/sessions", b"[1]", (400, "bad_body")),
             ("POST", "/v1/sessions", b"[" * 20_000, (400, "bad_body")),
-            ("POST", "/v1/sessions", b" " * (LONGEST_BODY + 1), (400, "bad_body")),
             ("GET", "/v1/sessions?limit=1&limit=2", b"", (400, "bad_request")),
             ("POST", "/v1/check", b'{"file": "gone.toml", "cwd": "/"}', (400, "bad_configuration")),
         ):
             status, _, answer = self.ask(method, target, body)
             self.assertEqual((status, answer["error"]), wanted, target)
+
+    def test_a_body_that_is_too_long_is_not_read_to_its_end(self) -> None:
+        self.connection.dataReceived(b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Length: 300000000\r\n\r\n")
+        self.connection.dataReceived(b" " * LONGEST_BODY)
+        self.assertEqual(b"", self.transport.value())
+        self.connection.dataReceived(b" ")
+        status, fields, answer = self.answer()
+        self.assertEqual((400, "bad_body", "close"), (status, answer["error"], fields["connection"]))
+        self.assertEqual((__version__, "no-store"), (fields["sticky-version"], fields["cache-control"]))
+        self.assertTrue(self.transport.disconnecting)
+        sent = self.transport.value()
+        self.connection.dataReceived(b" " * 1_000_000)
+        self.assertEqual(sent, self.transport.value())
+
+    def test_a_body_without_a_length_that_is_too_long(self) -> None:
+        self.connection.dataReceived(b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        self.connection.dataReceived(b"20000\r\n" + b"x" * 0x20000 + b"\r\n0\r\n\r\n")
+        self.assertEqual((400, "bad_body"), (self.answer()[0], self.answer()[2]["error"]))
+        self.assertEqual(1, self.transport.value().count(b"HTTP/1.1 "))
+        self.assertEqual([], self.inspection.asked)
 
     def test_a_wrong_method_says_what_is_allowed(self) -> None:
         self.assertEqual(self.ask("PUT", "/v1/sessions")[1]["allow"], "get, post")

@@ -40,6 +40,8 @@ class FakeInspection:
     state_dir: Path
     count: int = 3  #: sessions
     live: bool = True  #: its container
+    others: list[str] = attrs.field(factory=list)  #: ids of containers that are only there to be like it
+    forgotten: bool = False  #: it ended long ago
     asked: list[object] = attrs.field(factory=list)
     waiting: Deferred[Credentials] = attrs.field(factory=Deferred)
 
@@ -126,6 +128,11 @@ class FakeInspection:
 
     def logs(self, server: str | None, container: str | None) -> Sequence[ContainerLog]:
         self.containers(server)
-        if container not in (None, BOX):
+        if container is not None and container != BOX:
+            if not BOX.startswith(container) or len(container) < 4:
+                raise errors.UnknownContainer
+            if any(other.startswith(container) for other in self.others):
+                raise errors.AmbiguousId
+        if self.forgotten:
             raise errors.UnknownContainer
         return [ContainerLog(GAME, BOX, self.state_dir / "game.ct-box1.log", self.live)]

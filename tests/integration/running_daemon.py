@@ -54,6 +54,10 @@ class Running:
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    def wait(self, within: float) -> int:
+        """Its exit status, once it has ended by itself."""
+        return self._process.wait(within)
+
     def wait_for(self, what: str, check: Callable[[], _Found], within: float = STARTS_WITHIN) -> _Found:
         """As `until`, but a child that ends instead is an error at once, with its last words."""
 
@@ -98,7 +102,8 @@ class Daemon(Running):
         """`listen`: on a free port of ours; False leaves that to the arguments."""
         folder.mkdir(parents=True, exist_ok=True)
         self.state = folder / "state"
-        (self.state / "url").unlink(missing_ok=True)  # of one that was killed
+        if (self.state / "url").is_file():
+            (self.state / "url").unlink()  # of one that was killed
         command = [*TWISTD, "-n", "--pidfile=", "sticky", *arguments]
         command += ["--state-dir", str(self.state)]
         if listen:
