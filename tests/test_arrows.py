@@ -83,6 +83,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "_version",
         "admin.bodies",
         "admin.sockets",
+        "admin.tails",
         "errors",
         "config",
         "containers.describe",

@@ -9,31 +9,36 @@ from typing import Any
 import click
 
 from sticky.cli.client import Admin
-from sticky.cli.options import command, daemon, json_output
+from sticky.cli.options import command, daemon, json_output, sources
 from sticky.cli.output import as_json, note, say
 
 
 def add_to(root: click.Group) -> None:
     """Register the command."""
 
-    @command(root, "check", "sticky check sticky.toml\nsticky check game.py:Server")
+    @command(
+        root,
+        "check",
+        "sticky check sticky.toml\nsticky check game.py:Server\nsticky check game.py --config sticky.toml",
+    )
     @click.argument("file", metavar="FILE", type=click.Path())
+    @click.option("--config", type=click.Path(), metavar="TOML", help="A configuration file beside the app.")
     @click.option(
         "--by-daemon", is_flag=True, help="Let a running daemon check it: with its environment and its backends."
     )
     @daemon
     @json_output
-    def check(file: str, by_daemon: bool, admin: Admin, as_json: bool) -> None:
-        """Check a configuration or an app.
+    def check(file: str, config: str | None, by_daemon: bool, admin: Admin, as_json: bool) -> None:
+        """Check a configuration, an app, or both together.
 
         Says what FILE would run: a sticky.toml, game.py, game.py:Server or package.module.
         """
-        is_file = file.endswith(".toml")
-        found = _by(admin, file, is_file) if by_daemon else _here(file, is_file)
+        config, app = sources(file, config)
+        found = _by(admin, config, app) if by_daemon else _here(config, app)
         _show(found, as_json)
 
 
-def _here(file: str, is_file: bool) -> dict[str, Any]:
+def _here(file: str | None, app: str | None) -> dict[str, Any]:
     from sticky.admin.bodies import checked
     from sticky.config.loading import load
     from sticky.containers.describe import describe
@@ -41,8 +46,8 @@ def _here(file: str, is_file: bool) -> dict[str, Any]:
 
     return checked(
         load(
-            file=Path(file) if is_file else None,
-            app=None if is_file else describe(file, None, Path.cwd()),
+            file=None if file is None else Path(file),
+            app=None if app is None else describe(app, None, Path.cwd()),
             flags={},
             cwd=Path.cwd(),
             environ=os.environ,
@@ -51,8 +56,8 @@ def _here(file: str, is_file: bool) -> dict[str, Any]:
     )
 
 
-def _by(admin: Admin, file: str, is_file: bool) -> dict[str, Any]:
-    body = {"file" if is_file else "app": file, "cwd": str(Path.cwd())}
+def _by(admin: Admin, file: str | None, app: str | None) -> dict[str, Any]:
+    body = {"file": file, "app": app, "cwd": str(Path.cwd())}
     return admin.call("POST", "/v1/check", body=body, timeout=60.0)
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from sticky.cli.client import Admin
-from sticky.cli.options import command, daemon, json_output
+from sticky.cli.options import command, daemon, json_output, sources
 from sticky.cli.output import as_json as print_json
 from sticky.cli.output import note, say, show, table
 
 READING = 120.0  #: seconds: an app may take 30 to import, and another deploy may be before this one
 
 #: What became of a Server, for people.
-_WHAT = {
+WHAT = {
     "added": "is new",
     "removed": "is removed, its sessions end",
     "rolling": "is rolled over",
@@ -54,13 +54,7 @@ def add_to(root: click.Group) -> None:
         now. Old containers keep their sessions to the end, new sessions go to new containers; no open connection is touched.
         A definition that is wrong changes nothing.
         """
-        app = None
-        if file is not None and file.endswith(".toml"):
-            if config is not None:
-                raise click.UsageError("FILE is a configuration file already; give it or --config.")
-            config = file
-        elif file is not None:
-            app = file
+        config, app = sources(file, config)
         body = {"file": config, "app": app, "cwd": str(Path.cwd()), "recreate": recreate, "force": force}
         _report(admin.call("POST", "/v1/deploy", body=body, timeout=READING), as_json)
 
@@ -116,6 +110,6 @@ def _report(found: Mapping[str, Any], json: bool) -> None:
     for one in found["servers"]:
         names = f" ({', '.join(one['settings'])})" if one["settings"] else ""
         left = f"; {one['sessions']} sessions on old containers" if one["sessions"] else ""
-        say(f"{one['name']} {_WHAT[one['what']]}{names}{left}")
+        say(f"{one['name']} {WHAT[one['what']]}{names}{left}")
     if found["proxy_tokens"]:
         say("proxy tokens have changed")

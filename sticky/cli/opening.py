@@ -44,6 +44,10 @@ def add_to(group: click.Group) -> None:
         given = admin.token(session) if session else admin.start(admin.server(server)["name"])
         target = with_token(given["url"] + path, Names(given["brand"]).query.decode("ascii"), given["token"])
         note(f"session {given['session_id']} of {given['server']} at {given['url']}")
+        if no_browser:
+            note(
+                f"waiting {wait:g} s for a browser on this machine to open this address; it is good once, Ctrl-C ends it"
+            )
         serve_once(target, None if no_browser else webbrowser.open, wait)
 
 

@@ -89,6 +89,15 @@ def session_argument(command: _F) -> _F:
     return click.argument("session", metavar="SESSION", shell_complete=sessions)(command)
 
 
+def sources(file: str | None, config: str | None) -> tuple[str | None, str | None]:
+    """A configuration file and an app, of what FILE and --config may be; either may be None. Raises `UsageError`."""
+    if file is None or not file.endswith(".toml"):
+        return config, file
+    if config is not None:
+        raise click.UsageError("FILE is a configuration file already; give it or --config.")
+    return file, None
+
+
 class Example(click.Command):
     """A command whose help ends with an example. `example`: what to type, a line or more."""
 

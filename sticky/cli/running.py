@@ -15,8 +15,12 @@ from typing import NoReturn
 
 import click
 
+from sticky.cli.client import Admin
+from sticky.cli.deploying import READING, WHAT
+from sticky.cli.following import following
 from sticky.cli.options import command
 from sticky.cli.output import note
+from sticky.cli.problems import Problem
 from sticky.errors import ConfigError
 from sticky.sdk.exception import InvalidError
 from sticky.sdk.loading import names_file, split_target
@@ -36,12 +40,12 @@ def add_to(root: click.Group) -> None:
     def run(file: str) -> int:
         """Run an app's local entrypoint, with a daemon for its length.
 
-        FILE is game.py, or game.py:entrypoint of several.
+        FILE is game.py, or game.py:entrypoint of several. What its containers write is on stderr.
         """
         from sticky.sdk.run import run_entrypoint
 
         signal.signal(signal.SIGTERM, _terminated)
-        return run_entrypoint(file)
+        return run_entrypoint(file, beside=lambda state_dir: following(state_dir / "logs"))
 
     @command(root, "serve", "sticky serve game.py --listen tcp:8080:interface=127.0.0.1")
     @click.argument("file", metavar="FILE")
@@ -52,10 +56,11 @@ def add_to(root: click.Group) -> None:
         help="The daemon's state directory.",
     )  # fmt: skip
     def serve(file: str, config: str | None, listen: Sequence[str], state_dir: str) -> int:
-        """Serve an app, and again when its files change.
+        """Serve an app, and deploy it again when its files change.
 
-        Looked at are .py and .toml files beside it and below. In this version the daemon is restarted then: sessions end.
-        A version that cannot be loaded changes nothing.
+        Looked at are .py and .toml files beside it and below. Old containers keep their sessions to the end, new sessions go to
+        new containers. A version that cannot be loaded changes nothing; one that only another daemon can serve ([daemon] in the
+        TOML has changed) restarts it, and sessions end.
         """
         signal.signal(signal.SIGTERM, _terminated)
         options = ["--app", file, "--state-dir", state_dir, "--ephemeral"]
@@ -63,7 +68,12 @@ def add_to(root: click.Group) -> None:
             options += ["--config", config]
         for endpoint in listen:
             options += ["--listen", endpoint]
-        return Serving(options, lambda: stamp(folder_of(file), config), lambda: problem_of(file, config)).run()
+        return Serving(
+            options,
+            lambda: stamp(folder_of(file), config),
+            lambda: problem_of(file, config),
+            lambda force: redeploy(Path(state_dir), force),
+        ).run()
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:
@@ -71,9 +81,10 @@ def _terminated(number: int, frame: FrameType | None) -> NoReturn:
 
 
 class Serving:
-    """A daemon that is replaced when something has changed and the new version can be loaded.
+    """A daemon that is given what has changed, if that can be loaded, and is replaced where it cannot take it.
 
-    `look` gives what is compared, `check` what is wrong with the files as they are, or None.
+    `look` gives what is compared, `check` what is wrong with the files as they are, or None. `deploy` gives it to the daemon,
+    with `force` new containers in any case, and raises `Problem`.
     """
 
     def __init__(
@@ -81,12 +92,14 @@ class Serving:
         options: Sequence[str],
         look: Callable[[], Stamp],
         check: Callable[[], str | None],
+        deploy: Callable[[bool], Sequence[str]],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()"]
         self._command += ["-n", "--pidfile=", "sticky", *options]
         self._look = look
         self._check = check
+        self._deploy = deploy
         self._sleep = sleep
 
     def run(self) -> int:
@@ -110,12 +123,19 @@ class Serving:
                 continue
             self._sleep(POLL)  # an editor may still be writing
             before, served = served, self._look()
-            changed = sorted({path.name for path in {*before, *served} if before.get(path) != served.get(path)})
+            changed = {path for path in {*before, *served} if before.get(path) != served.get(path)}
+            names = ", ".join(sorted({path.name for path in changed}))
             problem = self._check()
-            if problem is None:
-                note(f"changed: {', '.join(changed)}; the daemon is restarted and its sessions end")
+            if problem is not None:
+                note(f"the new version is not served, the old one goes on: {problem}")
+                continue
+            try:
+                # A module that the app imports is not part of what the daemon compares.
+                said = self._deploy(any(path.suffix == ".py" for path in changed))
+            except Problem as refusal:
+                note(f"changed: {names}; the daemon is restarted and its sessions end: {refusal.text}")
                 return served, None
-            note(f"the new version is not served, the old one goes on: {problem}")
+            note(f"changed: {names}; {', '.join(said)}")
 
     @contextmanager
     def _daemon(self) -> Iterator[subprocess.Popen[bytes]]:
@@ -132,6 +152,12 @@ class Serving:
             finally:
                 child.kill()  # a no-op on one that has ended
                 child.wait()
+
+
+def redeploy(state_dir: Path, force: bool) -> Sequence[str]:
+    """Have the daemon read its app again; what that meant, in words. Raises `Problem`."""
+    found = Admin(state_dir).call("POST", "/v1/deploy", body={"force": force}, timeout=READING)
+    return [f"{one['name']} {WHAT[one['what']]}" for one in found["servers"]]
 
 
 def folder_of(target: str) -> Path:

@@ -17,7 +17,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from sticky.errors import ConfigError
@@ -41,11 +41,16 @@ def daemon_command(app: str, state_dir: Path) -> Sequence[str]:
 
 
 def run_entrypoint(
-    target: str, *, command: Callable[[str, Path], Sequence[str]] = daemon_command, start_limit: float = START_LIMIT
+    target: str,
+    *,
+    command: Callable[[str, Path], Sequence[str]] = daemon_command,
+    start_limit: float = START_LIMIT,
+    beside: Callable[[Path], AbstractContextManager[None]] = lambda state_dir: nullcontext(),
 ) -> int:
     """Run the local entrypoint of `game.py`, or `game.py:main` of several, with a daemon beside it; then stop the daemon.
 
-    Blocks for as long as the entrypoint runs. The status: 0, or 1 if the entrypoint raised, with its traceback on stderr;
+    Blocks for as long as the entrypoint runs. `beside` is entered before the daemon starts and left after its end, for whoever
+    wants to watch its state directory. The status: 0, or 1 if the entrypoint raised, with its traceback on stderr;
     SystemExit and KeyboardInterrupt pass. Raises `LoadError` or `InvalidError` for the app, `ConfigError` if the daemon
     refuses it, `ConnectionError` if it does not come up.
     """
@@ -59,6 +64,7 @@ def run_entrypoint(
     entrypoint = app.entrypoints[name if name is not None else known]
     with (
         tempfile.TemporaryDirectory(prefix="sticky-run-") as scratch,
+        beside(Path(scratch)),
         _daemon(path, Path(scratch), command, start_limit),
         _environment(scratch),
     ):

@@ -36,7 +36,7 @@ class CommandTests(TestCase):
         return Path(path)
 
     def run_ends_with(self, outcome: BaseException | int) -> int:
-        def run_entrypoint(target: str) -> int:
+        def run_entrypoint(target: str, *, beside: object) -> int:
             self.assertEqual("game.py", target)
             if isinstance(outcome, BaseException):
                 raise outcome

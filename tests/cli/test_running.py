@@ -11,6 +11,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from sticky.cli.problems import Problem
 from sticky.cli.running import Serving, folder_of, problem_of, stamp
 from tests.cli.capture import Captured
 
@@ -89,7 +90,10 @@ class ServingTests(SynchronousTestCase):
         self.captured = Captured(self)
         FakeChild.made = []
         self.version = 1
+        self.toml = 1
         self.problem: str | None = None
+        self.refusal: str | None = None
+        self.deploys: list[bool] = []
 
     def serve(self, *steps: Any) -> int:
         todo = list(steps)
@@ -100,10 +104,17 @@ class ServingTests(SynchronousTestCase):
             todo.pop(0)()
 
         def look() -> Any:
-            return {Path("/srv/app.py"): (self.version, 1)}
+            return {Path("/srv/app.py"): (self.version, 1), Path("/srv/sticky.toml"): (self.toml, 1)}
 
         self.patch(sys.modules["sticky.cli.running"].subprocess, "Popen", FakeChild)
-        return Serving(["--app", "app.py"], look, lambda: self.problem, sleep).run()
+
+        def deploy(force: bool) -> list[str]:
+            self.deploys.append(force)
+            if self.refusal is not None:
+                raise Problem(self.refusal)
+            return ["Game is rolled over"]
+
+        return Serving(["--app", "app.py"], look, lambda: self.problem, deploy, sleep).run()
 
     def change(self) -> None:
         self.version += 1
@@ -111,15 +122,29 @@ class ServingTests(SynchronousTestCase):
     def nothing(self) -> None:
         pass
 
-    def test_a_change_replaces_the_daemon(self) -> None:
+    def test_a_change_is_deployed_to_the_daemon_that_runs(self) -> None:
+        self.assertRaises(KeyboardInterrupt, self.serve, self.nothing, self.change, self.nothing, self.nothing)
+        self.assertEqual([child.ends for child in FakeChild.made], ["tk"])
+        self.assertEqual([True], self.deploys)
+        self.assertIn("changed: app.py; Game is rolled over", self.captured.err)
+
+    def test_a_changed_configuration_makes_new_containers_only_where_it_says_so(self) -> None:
+        def change() -> None:
+            self.toml += 1
+
+        self.assertRaises(KeyboardInterrupt, self.serve, change, self.nothing, self.nothing)
+        self.assertEqual([False], self.deploys)
+
+    def test_what_the_daemon_cannot_take_replaces_it(self) -> None:
+        self.refusal = "daemon.brand: a change of this setting needs a restart of the daemon"
         self.assertRaises(KeyboardInterrupt, self.serve, self.nothing, self.change, self.nothing, self.nothing)
         self.assertEqual([child.ends for child in FakeChild.made], ["tk", "tk"])
-        self.assertIn("changed: app.py; the daemon is restarted", self.captured.err)
+        self.assertIn("changed: app.py; the daemon is restarted and its sessions end: daemon.brand", self.captured.err)
 
     def test_a_version_that_cannot_be_loaded_changes_nothing(self) -> None:
         self.problem = "app.py: line 3"
         self.assertRaises(KeyboardInterrupt, self.serve, self.change, *[self.nothing] * 5)
-        self.assertEqual(len(FakeChild.made), 1)
+        self.assertEqual((len(FakeChild.made), self.deploys), (1, []))
         self.assertEqual(self.captured.err.count("the old one goes on: app.py: line 3"), 1)
 
     def test_its_status_is_the_daemons_where_that_ends_by_itself(self) -> None:

@@ -305,14 +305,19 @@ class ServeTests(CommandCase):
         with (self.folder / "serve.log").open("wb") as log:
             child = self.popen("serve", "app.py", "--listen", "tcp:0:interface=127.0.0.1", stdout=log, stderr=log)
         first = until("it serves", self.pid, 30)
+        session = self.json("sessions", "start")
         app.write_text(APP + "\nraise RuntimeError('half-written')\n")
         until("the mistake is told", self.said("the old one goes on: "), 30)
         self.assertEqual(self.pid(), first)
         app.write_text(APP + "\n# better\n")
-        second = until("the change is served", lambda: (found := self.pid()) not in (0, first) and found, 60)
+        until("the change is deployed", self.said("changed: app.py; Server is rolled over"), 60)
+        self.assertEqual(self.pid(), first)
+        after = self.json("sessions", "start")
+        boxes = [self.json("sessions", "show", one["session_id"])["container"] for one in (session, after)]
+        self.assertEqual(2, len(set(boxes)), "the old session stays, a new one has the new version")
         child.send_signal(signal.SIGINT)
         self.assertEqual(child.wait(DEADLINE), 130)
-        self.assertFalse(Path(f"/proc/{second}").exists())
+        self.assertFalse(Path(f"/proc/{first}").exists())
 
     def test_an_app_that_cannot_be_loaded_is_not_served_at_all(self) -> None:
         (self.folder / "app.py").write_text("import nothing_of_this_name\n")
@@ -326,4 +331,5 @@ class InitTests(CommandCase):
         child = self.popen("run", "counter/app.py")
         out, err = child.communicate(timeout=DEADLINE)
         self.assertEqual(child.returncode, 0, err)
+        self.assertRegex(err, r"(?m)^Server ct-\S+ \| ", "what the container writes is on stderr")
         self.assertRegex(out, r"^request 1 of session (sd-\S+) on ct-\S+\nrequest 2 of session \1 .*\nrequest 3 of")
