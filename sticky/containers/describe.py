@@ -17,8 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+import attr
 import attrs
 
+from sticky.containers import bootstrap
 from sticky.containers.environment import INHERITED
 from sticky.errors import ConfigError
 from sticky.sdk.declaration import AppDeclaration, ServerDeclaration
@@ -57,9 +59,9 @@ class Description:
 def describe(app: str, python: str | None, cwd: Path, timeout: float = 30) -> Description:
     """Ask a child with the Server's own Python what `app` declares: `game.py`, `game.py:Server`, `package.module:Server`.
 
-    `python` is an interpreter that has sticky installed (None: the running one); `cwd` is where relative files and modules
-    are looked up. Raises `errors.ConfigError` (one line, its source is `app`) for everything that can be wrong with the app,
-    the interpreter included. Takes at most `timeout` seconds.
+    `python` is another interpreter, 3.11 or newer, that need not have sticky (None: the running one); `cwd` is where relative
+    files and modules are looked up. Raises `errors.ConfigError` (one line, its source is `app`) for everything that can be wrong
+    with the app, the interpreter included. Takes at most `timeout` seconds.
     """
     target, wanted = split_target(app)
     directory = cwd.absolute()
@@ -68,9 +70,11 @@ def describe(app: str, python: str | None, cwd: Path, timeout: float = 30) -> De
         if not path.is_file():
             raise ConfigError(app, "", f"there is no file {path}")
         target = str(path)
-    interpreter = sys.executable if python is None else _interpreter(python, directory)
-    declaration = _ask(app, [interpreter, "-m", "sticky.containers.runtime", "describe", target], directory, timeout)
-    servers = tuple(_describe(one, declaration.name, target, interpreter, directory) for one in declaration.servers)
+    runtime = [sys.executable, "-m", "sticky.containers.runtime"]
+    if python is not None:
+        runtime = _bare(_interpreter(python, directory))
+    declaration = _ask(app, [*runtime, "describe", target], directory, timeout)
+    servers = tuple(_describe(one, declaration.name, target, runtime, directory) for one in declaration.servers)
     if not servers:
         raise ConfigError(app, "", f"the app {declaration.name!r} has no Server: decorate a class with @app.server()")
     if wanted is not None:
@@ -83,12 +87,14 @@ def describe(app: str, python: str | None, cwd: Path, timeout: float = 30) -> De
     return Description(source=app, app=declaration.name, servers=servers, entrypoints=declaration.entrypoints)
 
 
-def _describe(server: ServerDeclaration, app: str, target: str, interpreter: str, directory: Path) -> DescribedServer:
+def _describe(
+    server: ServerDeclaration, app: str, target: str, runtime: Sequence[str], directory: Path
+) -> DescribedServer:
     command = server.command
     home = Path(target).parent if names_file(target) else directory
     if command is None:
-        own = interpreter if server.python is None else _interpreter(server.python, home)
-        command = (own, "-m", "sticky.containers.runtime", "serve", target, "--server", server.name)
+        own = runtime if server.python is None else _bare(_interpreter(server.python, home))
+        command = (*own, "serve", target, "--server", server.name)
     return DescribedServer(
         name=server.name,
         app=app,
@@ -98,6 +104,11 @@ def _describe(server: ServerDeclaration, app: str, target: str, interpreter: str
         port=server.port,
         reports_ready=server.command is None,
     )
+
+
+def _bare(interpreter: str) -> list[str]:
+    """The runtime in an interpreter of its own, which need not have Sticky."""
+    return [interpreter, bootstrap.__file__, str(Path(attr.__file__).parents[1])]
 
 
 def _with_paths(settings: Mapping[str, object], home: Path) -> Mapping[str, object]:

@@ -240,8 +240,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _exit(status: int) -> None:
-    """Without waiting for threads that the app left behind: a server thread would keep the process for ever."""
+def leave(status: int) -> None:
+    """End the process, without waiting for threads that the app left behind: a server thread would keep the process for ever."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -251,4 +251,4 @@ def _exit(status: int) -> None:
 
 
 if __name__ == "__main__":
-    _exit(main())
+    leave(main())

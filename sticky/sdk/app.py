@@ -88,11 +88,13 @@ class App:
         """Make a class a Server. An argument that is left out has the default of docs/configuration.md; times are seconds.
 
         `port`: where the program listens if it ignores PORT, in which case only one copy can run on a machine; None: it takes
-        PORT for sure. `command`: what to run instead of enter hooks; {port} {host} {socket} {container_id} {url} in it are filled
-        in. `python`: the interpreter of another virtual environment that has sticky installed (a path is relative to the app's
-        file). `isolation`: what containers are kept from, such as {"network": True}; see docs/isolation.md. `secrets`: variables
-        that the container gets from the daemon's environment, by name or as {"NAME": "env:OTHER"}, or from a file, as
-        {"NAME": "file:/run/secrets/name"} (a path is relative to the app's file).
+        PORT for sure.
+        `command`: what to run instead of enter hooks; {port} {host} {socket} {container_id} {url} in it are filled in.
+        `python`: the interpreter of another virtual environment, 3.11 or newer, which need not have sticky (a path is relative
+        to the app's file). The app's file is imported by the daemon's own too: what only the other has, import inside the hooks.
+        `isolation`: what containers are kept from, such as {"network": True}; see docs/isolation.md.
+        `secrets`: variables that the container gets from the daemon's environment, by name or as {"NAME": "env:OTHER"}, or from
+        a file, as {"NAME": "file:/run/secrets/name"} (a path is relative to the app's file).
 
         Raises `InvalidError` with the argument, its value and what is allowed.
         """

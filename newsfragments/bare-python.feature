@@ -1,0 +1,1 @@
+The interpreter of `python=` need not have Sticky installed any more: a bare virtual environment will do.
