@@ -150,8 +150,16 @@ class ChatTests(ExampleCase):
 
 class NotebookTests(ExampleCase):
     def cell(self, window: Window, code: str) -> None:
+        """Run one, and wait for the page that has it."""
+        before = len(self.outputs(window))
         window.driver.find_element(By.NAME, "code").send_keys(code)
         window.driver.find_element(By.TAG_NAME, "button").click()
+        until("the cell has run", lambda: len(self.outputs(window)) > before)
+
+    def outputs(self, window: Window) -> list[str]:
+        script = "return Array.from(document.querySelectorAll('pre'), (element) => element.innerText)"
+        found: list[str] = window.driver.execute_script(script)
+        return found
 
     def test_each_session_counts_in_an_interpreter_of_its_own(self) -> None:
         self.serve("notebook", "notebook.py")
@@ -160,8 +168,7 @@ class NotebookTests(ExampleCase):
             self.cell(window, f"n = {first}")
             self.cell(window, "n += 1; n")
         for window, last in ((ann, 11), (bob, 21)):
-            shown = [element.text for element in window.driver.find_elements(By.TAG_NAME, "pre")]
-            self.assertEqual(shown, ["", str(last)])
+            self.assertEqual([shown.strip() for shown in self.outputs(window)], ["", str(last)])
         self.cell(ann, "1 / 0")
         self.shows(ann, "ZeroDivisionError: division by zero")
         self.picture(ann, "notebook")
