@@ -7,6 +7,7 @@ not read shows neither, so the kernel is asked now and then. Time-outs come from
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import (
@@ -58,6 +59,7 @@ class Client:
         "_chunked",
         "_due",
         "_eager",
+        "_farewell",
         "_fields",
         "_fin",
         "_floor_at",
@@ -96,6 +98,7 @@ class Client:
         self._chunked = False
         self._served: Served | None = None
         self._keep = False  # the connection goes on after the answer that is being flushed
+        self._farewell: Callable[[bytes], bool] | None = None  # whether these bytes hold the client's last word
         self._fin = False  # the client has shut its sending side
         self._paused = False
         self._looping = False
@@ -245,6 +248,14 @@ class Client:
             self.expect_by(NEVER)
         self._flush.watch(linger, wrote)
 
+    def finish_when(self, said: Callable[[bytes], bool]) -> None:
+        """The answer's last byte is written; the connection is closed when the client has said its last word, not before.
+
+        `said` is asked of all bytes that come. The time for it is bounded.
+        """
+        self._farewell = said
+        self.finish(False)
+
     def break_off(self, visible: bool) -> None:
         """The answer cannot go on. `visible`: its bytes show that they are not all; else only a reset can tell."""
         self._keep = False
@@ -279,8 +290,13 @@ class Client:
     def _end(self, linger: bool) -> None:
         """Close. `linger`: the client may still be sending; a close now would reset the connection under the answer."""
         self._become(_ENDING)
-        self._buffer = b""
+        early, self._buffer = self._buffer, b""
         self._body = None
+        if self._farewell is not None and not self._fin:
+            self.deadline = self.context.reactor.seconds() + self._limits.close_timeout
+            self.resumeProducing()
+            self._hear_out(early)
+            return
         linger = linger and not self.secure and not self._fin
         self.deadline = self.context.reactor.seconds() + (
             self._limits.linger_timeout if linger else self._limits.close_timeout
@@ -289,6 +305,12 @@ class Client:
             self.resumeProducing()
             self.transport.loseWriteConnection()
         else:
+            self.transport.loseConnection()
+
+    def _hear_out(self, data: bytes) -> None:
+        """These bytes came from a client of which the last word is awaited."""
+        if self._farewell is not None and self._farewell(data):
+            self._farewell = None
             self.transport.loseConnection()
 
     def cut(self) -> None:

@@ -96,6 +96,30 @@ def cut(data: bytes, at: int, left: int) -> Cut:
     return Cut(end, 0, Control(data[end] & 15, data[end : end + frame]), end + frame, False)
 
 
+class Closing:
+    """Looks for the Close of a peer that has got one."""
+
+    __slots__ = ("_left", "_part")
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._part = b""  # the beginning of a header or of a control frame
+
+    def heard(self, data: bytes) -> bool:
+        """Whether the peer's Close is among what has come by now."""
+        data, self._part = self._part + data, b""
+        at = 0
+        while at < len(data):
+            found = cut(data, at, self._left)
+            self._left, at = found.left, found.next
+            if found.control is not None and found.control.opcode == CLOSE:
+                return True
+            if found.held:
+                self._part = data[at:]
+                break
+        return False
+
+
 def _frame_size(data: bytes, at: int) -> int | None:
     """Bytes of the whole frame at this place, header included; None if its length is not complete yet."""
     if len(data) - at < 2:

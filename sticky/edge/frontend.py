@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sticky.edge.straight import Straight
 
 _IDLE, _HEAD, _BODY, _SERVED = ClientState.IDLE, ClientState.HEAD, ClientState.BODY, ClientState.SERVED
-_FLUSHING, _TAKEN = ClientState.FLUSHING, ClientState.TAKEN
+_FLUSHING, _ENDING, _TAKEN = ClientState.FLUSHING, ClientState.ENDING, ClientState.TAKEN
 
 
 class Frontend(Client):
@@ -70,7 +70,9 @@ class Frontend(Client):
                 self._next()
         elif state is _BODY:
             self._read_body(data)
-        elif state is _SERVED or (state is _FLUSHING and self._keep):
+        elif state is _ENDING:
+            self._hear_out(data)
+        elif state is _SERVED or (state is _FLUSHING and (self._keep or self._farewell is not None)):
             self._buffer += data
             if len(self._buffer) > self._limits.early_bytes:
                 self._hold_back()

@@ -13,6 +13,7 @@ from sticky import errors
 from sticky.edge.controls import ControlCall
 from sticky.edge.credentials import Credential, Source, find_credential, public_base, redirect_answer, wants_redirect
 from sticky.edge.forwarding import host_name, origin_allowed
+from sticky.edge.frames import Closing
 from sticky.edge.handover import closed_handshake, wants_close_frame
 from sticky.edge.parsing import RequestHead
 from sticky.edge.plain import PlainHead
@@ -205,7 +206,8 @@ class Gate:
             data = closed_handshake(head, error.code, self._context.names)
             front.transport.write(data)
             note(101, len(data))
-            front.finish(False)
+            # A browser calls an end clean if the connection stays until its own Close is out (RFC 6455, 7.1.1).
+            front.finish_when(Closing().heard)
             return
         answer = refusal_answer(error, head, site, credential, self._context.names)
         front.answer(answer, keep=keep, note=note)

@@ -18,6 +18,7 @@ from sticky.isticky import Answer, IEventStream, ILease, ILeaseHolder
 from tests.fakes.edge import ANSWER, FakeEdge, get, handshake
 from tests.fakes.routing import SERVER, SESSION, TOKEN, claims
 from tests.fakes.transport import FakeTransport
+from tests.strategies_frames import Frame, encode
 
 HOST = b"Host: game.example\r\n"
 FORGED = b"GET / HTTP/1.1\r\n" + HOST + b"Modal-Authorization: Bearer forged\r\n\r\n"
@@ -213,6 +214,53 @@ class EndedTests(TestCase):
         self.assertIn(b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", head)
         self.assertIn(b"Sec-WebSocket-Protocol: chat", head.split(b"\r\n"))
         self.assertEqual(frame, b"\x88\x0e" + (4410).to_bytes(2, "big") + b"idle_timeout")
+
+    def told(self) -> tuple[FakeEdge, FakeTransport]:
+        """A browser that has got the Close."""
+        edge = FakeEdge()
+        edge.routing.refusal = errors.SessionEnded(EndReason.IDLE_TIMEOUT.value)
+        client = ask(edge, handshake(b"Origin: http://game.example\r\n"))
+        client.drain()
+        self.assertFalse(client.disconnecting or client.write_shut or client.lost)
+        return edge, client
+
+    def test_its_connection_is_closed_when_its_own_close_has_come_and_not_before(self) -> None:
+        close = encode(Frame(8, (4410).to_bytes(2, "big"), masked=True))
+        before = encode(Frame(1, b"x" * 300, masked=True)) + encode(Frame(10, b"pong", masked=True))
+        for cut in range(len(before), len(before) + len(close)):
+            _, client = self.told()
+            data = before + close
+            client.receive(data[:cut])
+            self.assertFalse(client.disconnecting)
+            client.receive(data[cut:])
+            self.assertTrue(client.disconnecting)
+            client.drain()
+            self.assertTrue(client.lost)
+
+    def test_one_that_comes_while_ours_is_on_its_way_counts(self) -> None:
+        edge = FakeEdge()
+        edge.routing.refusal = errors.SessionEnded(EndReason.IDLE_TIMEOUT.value)
+        client = edge.client()
+        client.receive(handshake(b"Origin: http://game.example\r\n"))
+        client.receive(encode(Frame(8, b"", masked=True)))
+        client.drain()
+        client.drain()
+        self.assertTrue(client.lost)
+
+    def test_a_browser_that_never_answers_or_leaves_is_let_go(self) -> None:
+        edge, client = self.told()
+        client.receive_fin()
+        self.assertTrue(client.disconnecting)
+        edge, client = self.told()
+        client.receive(bytes(100_000))
+        for _ in range(19):
+            edge.reactor.advance(0.5)
+        self.assertFalse(client.aborted)
+        for _ in range(2):
+            edge.reactor.advance(0.5)
+        self.assertTrue(client.aborted)
+        edge.reactor.advance(0)
+        self.assertEqual(edge.context.doors.inside, 0)
 
     def test_other_handshakes_are_410(self) -> None:
         self.assertIn(b" 410 ", self.ended(handshake()))
