@@ -90,15 +90,22 @@ class Connecting:
         self._handle: socket.socket | None = None
         self._stream: Stream | None = None
         self._address = address
-        self._impatience: IDelayedCall | None = None
+        self._call: IDelayedCall | None = None  # the end of our patience, or the look at what stands already
+        self._writer = False
         try:
             with inside(network):
                 self._handle = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             code = self._handle.connect_ex(address)
+            if code == errno.EINPROGRESS:
+                # On this machine it stands by now (connect(2) says so when asked again): nobody has to wait to be told.
+                code = self._handle.connect_ex(address)
         except OSError as error:  # no descriptors left, no such family, or the container's network is gone
             code = error.errno or errno.EIO
-        if self._handle is not None and code in (0, errno.EINPROGRESS):
-            self._impatience = reactor.callLater(timeout, self._fail, TimeoutError())
+        if self._handle is not None and code in (0, errno.EISCONN):
+            self._call = reactor.callLater(0, self.doWrite)
+        elif self._handle is not None and code in (errno.EALREADY, errno.EINPROGRESS):
+            self._call = reactor.callLater(timeout, self._fail, TimeoutError())
+            self._writer = True
             reactor.addWriter(self)
         else:
             reactor.callLater(0, self._fail, getConnectError((code, os.strerror(code))))
@@ -168,9 +175,9 @@ class Connecting:
 
     def _settle(self, state: Attempt) -> None:
         self.state = state
-        if self._impatience is not None and self._impatience.active():
-            self._impatience.cancel()
-        if self._impatience is not None:
+        if self._call is not None and self._call.active():
+            self._call.cancel()
+        if self._writer:
             self._reactor.removeWriter(self)
 
     def _fail(self, error: BaseException) -> None:

@@ -74,6 +74,13 @@ def accelerate(reactor: Any) -> Turn | None:
                     _log.failure("a connection's protocol failed; the connection is closed")
                 if why is not None:
                     disconnect(selectable, why, True)
+            elif (
+                type(selectable) in DIRECT
+            ):  # an error, an end, or room to write: Twisted's own way without its context
+                try:
+                    read_or_write(selectable, fd, event)
+                except Exception:
+                    _log.failure("a connection failed while its end was told")
             else:
                 log.callWithLogger(selectable, read_or_write, selectable, fd, event)
         turn.end()

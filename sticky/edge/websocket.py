@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 
 from sticky import errors
 from sticky.core.values import ContainerId, EndReason
-from sticky.edge.autobahn_config import client_factory, configured, server_factory
+from sticky.edge.autobahn_config import client_factory, configured, plain_names, server_factory
 from sticky.edge.doors import connections_possible
 from sticky.edge.grammar import HeadLimits
 from sticky.edge.handshake import Handshake, IWebSocketFront, RelayRules
@@ -111,6 +111,7 @@ class WebSocketRelays:
 
         `max_handshakes`: that may be under way at once; None: so many that as many other clients still find room.
         """
+        plain_names()
         self._reactor = reactor
         self._times = times or RelayTimes()
         self._heads = heads or HeadLimits()

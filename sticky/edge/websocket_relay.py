@@ -347,6 +347,8 @@ class Relay:
 
 def _tune(transport: Any) -> None:
     """No waiting for more to send, and a peer that died without a word is found in the end. Unix sockets know neither."""
+    if getattr(transport, "tuned", False):
+        return
     try:
         transport.setTcpNoDelay(True)
         transport.setTcpKeepAlive(True)

@@ -6,18 +6,34 @@ import inspect
 from typing import Any, cast
 
 from autobahn.twisted import websocket as twisted_websocket
+from autobahn.websocket import protocol
 from autobahn.websocket.protocol import WebSocketProtocol
 from twisted.internet.task import Clock
 from twisted.logger import ILogObserver, globalLogPublisher
 from twisted.trial.unittest import TestCase
 
-from sticky.edge.autobahn_config import CLIENT, SERVER, Quiet, Quietly, client_factory, configured, server_factory
+from sticky.edge.autobahn_config import (
+    CLIENT,
+    SERVER,
+    Quiet,
+    Quietly,
+    client_factory,
+    configured,
+    plain_names,
+    server_factory,
+)
 from sticky.edge.legs import ClientLeg, ContainerLeg
 
 BOTH = (twisted_websocket.WebSocketServerProtocol, twisted_websocket.WebSocketClientProtocol)
 
 
 class NamesTests(TestCase):
+    def test_what_colours_names_for_logs_is_where_we_put_something_plain_in_its_place(self) -> None:
+        self.assertTrue(plain_names())
+        self.assertTrue(plain_names())
+        for module in (twisted_websocket, protocol):
+            self.assertEqual(module.hltype(self.setUp), "<method>")
+
     def test_the_methods_that_we_call_or_replace_exist(self) -> None:
         for leg in BOTH:
             for name in (

@@ -334,6 +334,7 @@ class DialTests(StreamCase):
                 return dialled
 
         attempt = Connecting(reactor, socket.AF_INET, listener.getsockname(), Making(), 5)
+        self.assertEqual(addresses, [])
         peer, _ = listener.accept()
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         peer.close()
