@@ -177,6 +177,13 @@ class UnknownName(NotFound):
     text = "No session of this caller has this name, nor had one since it was released."
 
 
+class UnknownToken(NotFound):
+    """Admin API only."""
+
+    code = "unknown_token"
+    text = "There is no such proxy token."
+
+
 class NotSessioned(NotFound):
     code = "not_sessioned"
     text = "This Server has no sessions."

@@ -10,6 +10,7 @@ restarts: tokens given before stay valid.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
@@ -71,6 +72,46 @@ def signing_key(state_dir: Path, random: Randomness = os.urandom) -> SigningKey:
     return _key(seed)
 
 
+def kept_hex(state_dir: Path, name: str, random: Randomness = os.urandom) -> str:
+    """32 secret bytes in a file, made if there are none yet. Raises `errors.ConfigError` as above."""
+    text = _kept(state_dir, name, lambda: random(_SEED_BYTES).hex())
+    if re.fullmatch(r"[0-9a-f]{64}", text) is None:
+        raise ConfigError(str(state_dir / name), "", "this is no key; restore it")
+    return text
+
+
+def read_secret(state_dir: Path, name: str, longest: int = 16 << 20) -> str | None:
+    """The text of a file that only its owner may read; None if there is none. Raises `errors.ConfigError`."""
+    path = state_dir / name
+    try:
+        return _read(path, longest)
+    except OSError as error:
+        raise ConfigError(str(path), "", f"cannot be used: {error.strerror}") from None
+
+
+def new_signing_key(random: Randomness = os.urandom) -> SigningKey:
+    """A key that is in no file yet."""
+    return _key(random(_SEED_BYTES))
+
+
+def read_key(state_dir: Path, name: str) -> SigningKey | None:
+    """The key in a file, if that is there. Raises `errors.ConfigError` as `signing_key`."""
+    text = read_secret(state_dir, name)
+    if text is None:
+        return None
+    seed = _seed(text)
+    if seed is None:
+        raise ConfigError(
+            str(state_dir / name), "", "this is no key; restore it, or remove it (deployments get other names then)"
+        )
+    return _key(seed)
+
+
+def write_key(state_dir: Path, name: str, key: SigningKey) -> None:
+    """Put a key into a file, in place of what is there. Raises OSError, and then nothing has changed."""
+    replace(state_dir, name, _paserk(key.seed) + "\n")
+
+
 def development_token(state_dir: Path, random: Randomness = os.urandom) -> KeptToken:
     """The proxy token of this state directory where none is configured, made if there is none yet.
 
@@ -128,7 +169,7 @@ def _kept(state_dir: Path, name: str, make: Callable[[], str]) -> str:
     return text
 
 
-def _read(path: Path) -> str | None:
+def _read(path: Path, longest: int = _LONGEST) -> str | None:
     try:
         # Looked at through the open descriptor, so that what is checked is what is read.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -144,7 +185,25 @@ def _read(path: Path) -> str | None:
             raise ConfigError(
                 str(path), "", f"others can use it (mode {stat.S_IMODE(found.st_mode):04o}); allowed: chmod 600 {path}"
             )
-        return file.read(_LONGEST).decode("ascii", "replace").strip()
+        return file.read(longest).decode("ascii", "replace").strip()
+
+
+def replace(state_dir: Path, name: str, text: str) -> None:
+    """A whole file of mode 0600 in place of what is there, on the disk when this returns. Raises OSError."""
+    draft = state_dir / f".{name}.{os.getpid()}"
+    with suppress(FileNotFoundError):
+        draft.unlink()
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, state_dir / name)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    _sync(state_dir)
 
 
 def _create(state_dir: Path, path: Path, text: str) -> None:
@@ -163,6 +222,10 @@ def _create(state_dir: Path, path: Path, text: str) -> None:
             os.link(draft, path)
     finally:
         draft.unlink()
+    _sync(state_dir)
+
+
+def _sync(state_dir: Path) -> None:
     directory = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)

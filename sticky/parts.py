@@ -20,7 +20,7 @@ from sticky.containers.plugins import IBackendPlugin, installed
 from sticky.containers.process import ProcessBackend
 from sticky.core.fleet import Fleet, Ids
 from sticky.core.proxy_tokens import ProxyToken, ProxyTokens, hash_secret
-from sticky.core.tokens import SigningKey
+from sticky.core.tokens import Claims
 from sticky.core.values import ContainerId, DeploymentId, Policy, SessionId
 from sticky.deployments import Definition, Deployments
 from sticky.edge.grammar import HeadLimits
@@ -36,6 +36,7 @@ from sticky.observe.access import AccessLog
 from sticky.observe.access_forms import FORMS
 from sticky.observe.lines import Lines
 from sticky.service import ServerService
+from sticky.token_store import TokenStore
 from sticky.witness import Endings, Witness
 
 
@@ -158,7 +159,7 @@ def definition(
 def service(
     deployments: Deployments,
     policy: Policy,
-    key: SigningKey,
+    sign: Callable[[Claims], str],
     reactor: Any,
     journal: JournalService | NoJournalService,
     endings: Endings,
@@ -176,14 +177,14 @@ def service(
         fleet,
         deployments,
         deployments.spec,
-        Minting(key.sign, time.time),
+        Minting(sign, time.time),
         reactor,
         journal,
         endings.call,
     )
 
 
-def deployment_of(settings: ServerSettings, key: SigningKey, edition: int = 0) -> DeploymentId:
+def deployment_of(settings: ServerSettings, fingerprint: Callable[[str], str], edition: int = 0) -> DeploymentId:
     """The same for the same settings and program files: a restart without a change is no new deployment.
 
     Live settings are left out, they hold for containers that run already. The environment may hold secrets, and tokens show
@@ -192,7 +193,7 @@ def deployment_of(settings: ServerSettings, key: SigningKey, edition: int = 0) -
     files = [Path(settings.directory, part) for part in settings.command]
     program = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if os.path.isfile(path)]
     what = (what_runs(settings), program, *([edition] if edition else []))
-    return DeploymentId(f"dp-{key.fingerprint(repr(what))}")
+    return DeploymentId(f"dp-{fingerprint(repr(what))}")
 
 
 def site(settings: ServerSettings) -> Site:
@@ -243,8 +244,8 @@ def access_log(settings: Settings, reactor: Any) -> AccessLog:
     return AccessLog(daemon.brand, FORMS[daemon.access_log_format](), Lines(path, reactor))
 
 
-def proxy_tokens(settings: Settings) -> ProxyTokens:
-    """Those of the file, and the state directory's own if somebody needs one."""
+def proxy_tokens(settings: Settings, store: TokenStore) -> ProxyTokens:
+    """Those of the file, those made while a daemon ran, and the state directory's own if somebody needs one."""
     tokens = []
     for token in settings.daemon.proxy_tokens:
         digest = token.secret_hash or hash_secret(token.secret or "")
@@ -259,7 +260,12 @@ def proxy_tokens(settings: Settings) -> ProxyTokens:
             )
         )
     own = own_token(settings)
-    return ProxyTokens(tokens if own is None else [*tokens, own.proxy_token()])
+    found = ProxyTokens(tokens if own is None else [*tokens, own.proxy_token()], store.key)
+    known = {token.id for token in found.all()}
+    for made in store.all():
+        if made.id not in known:  # the file's counts: the operator has moved it there
+            found.add(made)
+    return found
 
 
 def own_token(settings: Settings) -> KeptToken | None:

@@ -16,6 +16,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import globalLogPublisher
 
 from sticky import parts
+from sticky.admin.door import TokenDoor
 from sticky.admin.service import AdminService
 from sticky.autoscaling import FILE as autoscaler_file
 from sticky.autoscaling import Autoscaling
@@ -27,7 +28,6 @@ from sticky.containers.plugins import installed
 from sticky.control.calls import ControlCalls
 from sticky.core.container import ContainerState
 from sticky.core.proxy_tokens import FailureLimit
-from sticky.core.tokens import Verifier
 from sticky.core.values import ServerName
 from sticky.daemon import Daemon, Servers
 from sticky.deploying import Applied, Deployer, Making
@@ -47,12 +47,14 @@ from sticky.health import Health, Patient
 from sticky.inspection import Inspection
 from sticky.journal.service import JournalService, NoJournalService
 from sticky.journal.writer import Picture
-from sticky.keys import make_state_dir, signing_key
+from sticky.keyring import KeyRing
+from sticky.keys import make_state_dir
 from sticky.listeners import Listeners
 from sticky.minting import Minting
 from sticky.observe.watching import WithRequests
 from sticky.operating import Operating
 from sticky.service import ServerService
+from sticky.token_store import TokenStore
 from sticky.witness import Endings
 
 
@@ -70,8 +72,9 @@ def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | No
     make_state_dir(state_dir)
     autoscaling = Autoscaling(None if settings.daemon.ephemeral else state_dir / autoscaler_file)
     autoscaling.recall(settings)
-    key = signing_key(state_dir)
-    verifier = Verifier({key.key_id: key.public})
+    ring = KeyRing(state_dir, time.time)
+    verifier = ring.verifier
+    store = TokenStore(state_dir)
     names = Names(settings.daemon.brand)
     endings = Endings(reactor)
     parts.check_possible(settings)
@@ -86,14 +89,18 @@ def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | No
         backends.take(settings, late=late)
         return {
             server.name: parts.definition(
-                server, settings, backends[server.backend], parts.deployment_of(server, key, edition), public_url
+                server,
+                settings,
+                backends[server.backend],
+                parts.deployment_of(server, ring.fingerprint, edition),
+                public_url,
             )
             for server in settings.servers
         }
 
     def service(deployments: Deployments) -> ServerService:
         return parts.service(
-            deployments, autoscaling.policy(deployments.newest.settings), key, reactor, journal, endings
+            deployments, autoscaling.policy(deployments.newest.settings), ring.sign, reactor, journal, endings
         )
 
     def with_backends(definition: Definition) -> Deployments:
@@ -105,7 +112,7 @@ def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | No
     failures = FailureLimit()
     control = ControlCalls(
         sessions=servers,
-        proxy_tokens=parts.proxy_tokens(settings),
+        proxy_tokens=parts.proxy_tokens(settings, store),
         verifier=verifier,
         names=names,
         clock=reactor,
@@ -136,21 +143,19 @@ def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | No
         servers=servers,
         settings=settings,
         endings=endings,
-        minting=Minting(key.sign, time.time),
+        minting=Minting(ring.sign, time.time),
         url=public_url,
         listen=lambda: listeners.urls,
         clock=reactor,
     )
 
     def publish(settings: Settings) -> None:
-        tokens = parts.proxy_tokens(settings)  # the one thing here that can fail
+        tokens = parts.proxy_tokens(settings, store)  # the one thing here that can fail
         sites.replace([parts.site(server) for server in settings.servers])
         control.proxy_tokens = tokens
         listeners.publish(_public_urls(settings))
         inspection.replace(settings)
         autoscaling.deployed(settings)
-
-    operating = Operating(servers=servers, autoscaling=autoscaling, bearer=lambda: _bearer(deployer.settings))
 
     def in_thread(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
         return deferToThreadPool(reactor, reactor.getThreadPool(), function, *arguments)
@@ -161,6 +166,18 @@ def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | No
         deployments,
         Making(_load, definitions, service, publish, with_backends, in_thread),
     )
+    operating = Operating(
+        servers=servers,
+        autoscaling=autoscaling,
+        store=store,
+        ring=ring,
+        settings=lambda: deployer.settings,
+        own_token=lambda: parts.own_token(deployer.settings),
+        admitted=lambda: control.proxy_tokens,
+        wall=time.time,
+        now=reactor.seconds,
+    )
+    door = TokenDoor(lambda: control.proxy_tokens, frozenset(settings.daemon.admin_hosts), failures, reactor, time.time)
     return Daemon(
         servers,
         listeners,
@@ -177,16 +194,13 @@ def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | No
             WithRequests(globalLogPublisher, access),
             deployer,
             operating,
+            settings.daemon.admin_listen,
+            door,
         ),
         health,
         partial(on_hangup, deployer.hangup, reactor),
         backends.remember,
     )
-
-
-def _bearer(settings: Settings) -> str | None:
-    own = parts.own_token(settings)
-    return None if own is None else own.bearer
 
 
 def _public_urls(settings: Settings) -> Mapping[str, str | None]:

@@ -6,14 +6,11 @@ import json
 from pathlib import Path
 
 import attrs
-from zope.interface.verify import verifyObject
 
 from sticky import errors
 from sticky.autoscaling import Autoscaling
 from sticky.config.settings import Settings
 from sticky.core.values import Policy
-from sticky.ioperating import IOperating
-from sticky.operating import Operating
 from tests.test_deploying import GAME, DeployingCase, table
 
 
@@ -91,13 +88,6 @@ class UpdateTests(AutoscalingCase):
         self.assertRaises(errors.StorageFailed, autoscaling.update, self.servers, "game", {"min_containers": 1})
         self.assertIs(before, self.policy)
         self.assertEqual((), autoscaling.view(self.servers, "game").updated)
-
-    def test_behind_its_seam(self) -> None:
-        operating = Operating(servers=self.servers, autoscaling=self.autoscaling, bearer=lambda: "wk-a.ws-b")
-        self.assertTrue(verifyObject(IOperating, operating))
-        self.assertEqual(3, operating.scale("game", {"max_containers": 3}).values["max_containers"])
-        self.assertEqual(("max_containers",), operating.scaling("game").updated)
-        self.assertEqual("wk-a.ws-b", operating.bearer())
 
 
 class KeptTests(AutoscalingCase):

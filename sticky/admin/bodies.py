@@ -20,7 +20,7 @@ from sticky.iinspection import (
     ServerView,
     SessionView,
 )
-from sticky.ioperating import ScalingView
+from sticky.ioperating import KeyView, ScalingView, TokenView
 from sticky.isticky import Credentials
 
 API = 1  #: raised when an answer changes in a way that a program could not survive
@@ -208,6 +208,23 @@ def rollout(view: RolloutView) -> Body:
         ],
         "can_undo": view.can_undo,
     }
+
+
+def proxy_token(view: TokenView) -> Body:
+    """A proxy token, without its secret."""
+    return {
+        "id": view.id,
+        "owner": view.owner,
+        "servers": list(view.servers),
+        "expires_at": view.expires_at,
+        "admin": view.admin,
+        "source": view.source,
+    }
+
+
+def keys(view: KeyView) -> Body:
+    """The signing keys of session tokens."""
+    return {"key": view.key, "retired": [{"id": name, "until": until} for name, until in view.retired.items()]}
 
 
 def scaling(view: ScalingView) -> Body:

@@ -191,6 +191,23 @@ class AdminCalls:
     def _scale(self, call: Call) -> Result:
         return bodies.scaling(self._operating.scale(call.arguments[0], call.body))
 
+    def _tokens(self, call: Call) -> Result:
+        return {"tokens": [bodies.proxy_token(view) for view in self._operating.tokens()]}
+
+    def _create_token(self, call: Call) -> Result:
+        view, bearer = self._operating.create_token(call.body)
+        return {**bodies.proxy_token(view), "bearer": bearer}
+
+    def _revoke_token(self, call: Call) -> Result:
+        fresh = self._operating.revoke_token(call.arguments[0])
+        return {"id": call.arguments[0], "replaced_by": None if fresh is None else fresh.id}
+
+    def _keys(self, call: Call) -> Result:
+        return bodies.keys(self._operating.keys())
+
+    def _rotate_key(self, call: Call) -> Result:
+        return bodies.keys(self._operating.rotate_key(revoke=_flag(call, "revoke")))
+
     @property
     def _operating(self) -> IOperating:
         if self._operating_or_none is None:
@@ -215,7 +232,7 @@ class Route:
 
 
 _ID = r"([A-Za-z0-9_-]{1,64})"
-_NAME = r"([A-Za-z0-9_.-]{1,64})"
+_NAME = r"([A-Za-z0-9_.-]{1,80})"
 _LOGS = frozenset({"kinds", "follow", "lines"})
 
 ROUTES: Final = (
@@ -240,6 +257,11 @@ ROUTES: Final = (
     Route("GET", "/v1/rollout", AdminCalls._rollout),
     Route("POST", "/v1/rollout/undo", AdminCalls._undo),
     Route("POST", "/v1/access", AdminCalls._access),
+    Route("GET", "/v1/tokens", AdminCalls._tokens),
+    Route("POST", "/v1/tokens", AdminCalls._create_token),
+    Route("POST", f"/v1/tokens/{_NAME}/revoke", AdminCalls._revoke_token),
+    Route("GET", "/v1/keys", AdminCalls._keys),
+    Route("POST", "/v1/keys/rotate", AdminCalls._rotate_key),
     Route("GET", f"/v1/servers/{_NAME}/autoscaler", AdminCalls._scaling),
     Route("POST", f"/v1/servers/{_NAME}/autoscaler", AdminCalls._scale),
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.threads import deferToThreadPool
@@ -16,6 +17,8 @@ from twisted.web.server import Site
 
 from sticky.admin import sockets
 from sticky.admin.calls import AdminCalls, Check
+from sticky.admin.door import TokenDoor
+from sticky.admin.network import AdminPorts
 from sticky.admin.peers import Guard
 from sticky.admin.recent import Recent
 from sticky.admin.web import AdminRequest, AdminResource
@@ -49,7 +52,10 @@ class AdminService(Service):
         publisher: LogPublisher = globalLogPublisher,
         deploying: IDeploying | None = None,
         operating: IOperating | None = None,
+        network: Sequence[str] = (),
+        door: TokenDoor | None = None,
     ) -> None:
+        """`network`: endpoint strings where it listens besides, for those whom the `door` admits."""
         self._path = None if endpoint is None else sockets.socket_path(endpoint)
         self._inspection = inspection
         self._reactor = reactor
@@ -58,11 +64,13 @@ class AdminService(Service):
         calls = AdminCalls(inspection, self._recent, check, self._in_thread, reactor, deploying, operating)
         site = _Site(AdminResource(calls))  # type: ignore[no-untyped-call]
         self._guard = Guard(site)
+        self._ports = AdminPorts(network, _Site(AdminResource(calls, door)), reactor)  # type: ignore[no-untyped-call]
         self._port: IListeningPort | None = None
 
     def privilegedStartService(self) -> None:
         """See that the address can be used, before anything is at stake: if not, one line on stderr and exit status 1."""
         super().privilegedStartService()  # type: ignore[no-untyped-call]
+        self._ports.privilegedStartService()
         if self._path is None:
             return
         try:
@@ -73,8 +81,10 @@ class AdminService(Service):
     def startService(self) -> None:
         """Listen: as the user that the daemon runs as from now on, whose socket it is to be. Fails as above."""
         super().startService()  # type: ignore[no-untyped-call]
+        self._publisher.addObserver(self._recent)
+        self._ports.startService()
         if self._path is None:
-            self.log.warn("there is no admin API: the path of its socket would be too long (daemon.admin)")
+            self.log.warn("there is no admin socket: its path would be too long (daemon.admin)")
             return
         try:
             with sockets.private():
@@ -82,20 +92,20 @@ class AdminService(Service):
             self._point(self._path)
         except (OSError, CannotListenError) as error:
             _refuse(self._path, error)
-        self._publisher.addObserver(self._recent)
 
-    def stopService(self) -> Deferred[None] | None:
+    def stopService(self) -> Deferred[Any]:
         """Take the socket away and drop who is connected."""
         super().stopService()  # type: ignore[no-untyped-call]
-        if self._port is None or self._path is None:
-            return None
         self._publisher.removeObserver(self._recent)
+        ports = self._ports.stopService()
+        if self._port is None or self._path is None:
+            return ports
         port, self._port = self._port, None
         self._path.touch()  # Twisted removes it, and would not close a port whose file somebody else has removed
         self._pointer.unlink(missing_ok=True)
         closed = port.stopListening()
         self._guard.abort()
-        return closed
+        return DeferredList([ports, *([] if closed is None else [closed])])
 
     def _point(self, path: Path) -> None:
         """Tell the command where the socket is, if it is not where it would look."""

@@ -19,6 +19,7 @@ from sticky import errors
 from sticky._version import __version__
 from sticky.admin.bodies import API
 from sticky.admin.calls import AdminCalls
+from sticky.admin.door import TokenDoor
 from sticky.admin.streams import LogStream
 from sticky.sdk.exception import InvalidError
 
@@ -68,8 +69,10 @@ class AdminResource:
     server = None
     log = Logger()
 
-    def __init__(self, calls: AdminCalls) -> None:
+    def __init__(self, calls: AdminCalls, door: TokenDoor | None = None) -> None:
+        """`door`: who may, where that is not settled by who could connect."""
         self._calls = calls
+        self._door = door
 
     def getChildWithDefault(self, name: bytes, request: Request) -> AdminResource:
         """See `IResource`; never called, because this is a leaf."""
@@ -82,9 +85,10 @@ class AdminResource:
     def render(self, request: Request) -> int:
         """See `IResource`."""
         method, path = request.method.decode("latin-1"), request.path.decode("latin-1")
-        if method != "GET":
-            self.log.info("the operator asks: {method} {path}", method=method, path=path)
         try:
+            who = "operator" if self._door is None else _admitted(request, self._door)
+            if method != "GET":
+                self.log.info("the {who} asks: {method} {path}", who=who, method=method, path=path)
             result = self._calls.answer(method, path, _query(request), _body(request))
         except Exception:
             _refuse(request, Failure())
@@ -96,6 +100,12 @@ class AdminResource:
         else:
             _answer(request, 200, result)
         return NOT_DONE_YET
+
+
+def _admitted(request: Request, door: TokenDoor) -> str:
+    host, authorization = request.getHeader("host"), request.getHeader("authorization")
+    client = request.getClientAddress()
+    return f"holder of {door.admit(str(getattr(client, 'host', '')), host, authorization)}"
 
 
 def _query(request: Request) -> Mapping[str, str]:

@@ -29,6 +29,7 @@ ADVICE = {
     "unknown_session": "It has ended or never was: start another. `sticky sessions list` shows those there are.",
     "unknown_server": "`sticky status` shows the names.",
     "unknown_container": "`sticky containers list` shows them; one that ended long ago is forgotten.",
+    "unknown_token": "`sticky tokens list` shows their ids, which begin with wk-.",
     "not_sessioned": "Send requests to this Server directly, without a session.",
     "method_not_allowed": "Use a method that the `Allow` field names.",
     "request_timeout": "Send the whole head at once; a network that is this slow needs a proxy in front.",

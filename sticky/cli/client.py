@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import http.client
 import json
 import os
-import pwd
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,9 +13,9 @@ from urllib.parse import quote, urlencode
 
 from sticky._version import __version__
 from sticky.admin.bodies import API
-from sticky.admin.sockets import LONGEST, find
 from sticky.cli.advice import advice_for
 from sticky.cli.problems import Problem, Status
+from sticky.cli.ways import SocketWay, Way
 from sticky.sdk.daemon import Daemon
 
 SILENCE: Final = 30.0  #: seconds that an ordinary answer may take
@@ -32,24 +29,28 @@ def path(kind: str, identity: str, verb: str = "") -> str:
     return f"/v1/{kind}/{quote(identity, safe='')}" + (f"/{verb}" if verb else "")
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path, timeout: float | None) -> None:
-        super().__init__("sticky", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
-
-
 class Admin:
-    """The daemon of a state directory. Every call has a connection of its own; raises `Problem`."""
+    """A daemon, reached by its state directory or in another way. Every call has a connection of its own; raises `Problem`."""
 
-    def __init__(self, state_dir: Path) -> None:
-        self.state_dir = state_dir.absolute()
-        self.socket = find(self.state_dir)
+    def __init__(self, state_dir: Path, way: Way | None = None) -> None:
+        self._way = SocketWay(state_dir) if way is None else way
         self._warned = False
+
+    @property
+    def here(self) -> bool:
+        """Whether it is the daemon of a state directory."""
+        return isinstance(self._way, SocketWay)
+
+    @property
+    def local(self) -> SocketWay:
+        """The way by the state directory, where that is needed. Raises `Problem` where it was another one."""
+        if not isinstance(self._way, SocketWay):
+            raise Problem(
+                "this works only where the daemon runs, not with --url",
+                Status.USAGE,
+                "Log in there, or name --state-dir.",
+            )
+        return self._way
 
     # --- what there is
 
@@ -136,25 +137,24 @@ class Admin:
     ) -> http.client.HTTPResponse:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         target = address + (f"?{urlencode(given)}" if given else "")
-        connection = _UnixConnection(self.socket, timeout)
+        connection = None
         try:
-            if len(os.fsencode(self.socket)) > LONGEST:
-                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+            connection = self._way.connection(timeout)
             data = None if body is None else json.dumps(body)
-            connection.request(method, target, data, {"Connection": "close"})
+            connection.request(method, target, data, {**self._way.headers, "Connection": "close"})
             response = connection.getresponse()
         except TimeoutError:
-            connection.close()
+            _close(connection)
             raise Problem(
-                f"the daemon does not answer on {self.socket} ({timeout:g} s)",
+                f"the daemon does not answer on {self._way.where} ({timeout:g} s)",
                 Status.NO_DAEMON,
                 "It may be stopped (SIGSTOP) or stuck: look at its log.",
             ) from None
         except OSError as error:
-            connection.close()
-            raise self._unreachable(error) from None
+            _close(connection)
+            raise self._way.unreachable(error) from None
         except http.client.HTTPException:
-            connection.close()
+            _close(connection)
             raise self._strange() from None
         self._compare(response)
         if response.status != 200:
@@ -167,7 +167,7 @@ class Admin:
             raise self._strange()
         if api != str(API):
             raise Problem(
-                f"the daemon at {self.socket} is sticky {version}, this command is {__version__}: they do not understand"
+                f"the daemon at {self._way.where} is sticky {version}, this command is {__version__}: they do not understand"
                 " each other",
                 Status.NO_DAEMON,
                 "Use the command of the daemon's own environment, or restart the daemon with this version.",
@@ -176,38 +176,13 @@ class Admin:
             self._warned = True
             sys.stderr.write(f"sticky: warning: the daemon is sticky {version}, this command is {__version__}\n")
 
-    def _unreachable(self, error: OSError) -> Problem:
-        where = f"the state directory {self.state_dir}"
-        look = "Name the daemon's state directory with --state-dir or STICKY_STATE_DIR."
-        if isinstance(error, PermissionError):
-            return Problem(
-                f"you may not use {self.socket}, which belongs to the user {_owner(self.socket, self.state_dir)}",
-                Status.NO_DAEMON,
-                "Run the command as that user or as root (sudo -u).",
-            )
-        if error.errno == errno.ENOENT:
-            what = "there is no admin socket" if self.state_dir.is_dir() else "it is not there"
-            return Problem(
-                f"no daemon runs with {where}: {what}",
-                Status.NO_DAEMON,
-                f"{look} Or start one: twistd -n sticky --app game.py",
-            )
-        if error.errno == errno.ECONNREFUSED:
-            return Problem(
-                f"the daemon of {where} has died: nobody listens on {self.socket}",
-                Status.NO_DAEMON,
-                "Start it again; its containers and sessions are taken up where they still run.",
-            )
-        if error.errno == errno.ENAMETOOLONG:
-            return Problem(
-                f"the path {self.socket} is too long for a socket",
-                Status.NO_DAEMON,
-                'Give the daemon a shorter one: [daemon] admin = "unix:/run/user/…/sticky.sock".',
-            )
-        return Problem(f"cannot reach the daemon on {self.socket}: {error.strerror or error}", Status.NO_DAEMON, look)
-
     def _strange(self) -> Problem:
-        return Problem(f"whatever listens on {self.socket} is no Sticky daemon", Status.NO_DAEMON)
+        return Problem(f"whatever listens on {self._way.where} is no Sticky daemon", Status.NO_DAEMON)
+
+
+def _close(connection: http.client.HTTPConnection | None) -> None:
+    if connection is not None:
+        connection.close()
 
 
 def _refused(response: http.client.HTTPResponse) -> Problem:
@@ -219,12 +194,3 @@ def _refused(response: http.client.HTTPResponse) -> Problem:
             code, message = "", f"the daemon answered {response.status}"
     text = message[:1].lower() + message[1:] if message[1:2].islower() else message
     return Problem(text.rstrip("."), _STATUS.get(response.status, Status.FAILED), advice_for(code))
-
-
-def _owner(*paths: Path) -> str:
-    for path in paths:
-        try:
-            return pwd.getpwuid(path.stat().st_uid).pw_name
-        except (OSError, KeyError):
-            continue
-    return "of the daemon"

@@ -55,6 +55,8 @@ def add_to(root: click.Group) -> None:
         A definition that is wrong changes nothing.
         """
         config, app = sources(file, config)
+        if not admin.here and any(one is not None and not Path(one).is_absolute() for one in (config, app)):
+            raise click.UsageError("With --url files are the daemon's own: give absolute paths, or none to read again.")
         body = {"file": config, "app": app, "cwd": str(Path.cwd()), "recreate": recreate, "force": force}
         _report(admin.call("POST", "/v1/deploy", body=body, timeout=READING), as_json)
 

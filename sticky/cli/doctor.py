@@ -29,6 +29,7 @@ def add_to(root: click.Group) -> None:
 
         Limits, ports, state directory, certificates, clock: says what to do. Exits with 1 if something fails.
         """
+        _ = admin.local  # it looks at this machine
         findings = examine(admin, config)
         failed = any(finding.grade is Grade.FAIL for finding in findings)
         if as_json:

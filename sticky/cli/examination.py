@@ -59,7 +59,7 @@ def examine(admin: Admin, config: Path | None) -> list[Finding]:
     answers, about = _daemon(admin)
     findings = [*about, *findings]
     checks: list[Check] = [
-        lambda: _state_dir(admin.state_dir),
+        lambda: _state_dir(admin.local.state_dir),
         _user,
         _open_files,
         _processes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 from sticky.cli.client import Admin
 from sticky.cli.problems import Problem
+from sticky.cli.ways import NetworkWay
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -28,8 +30,30 @@ class StateDir(click.ParamType[Admin]):
         return [CompletionItem(incomplete, type="dir")]
 
 
+def _elsewhere(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Kept for `_there`, which is called after it: --url is eager."""
+    ctx.meta["sticky.url"] = value
+
+
+def _there(ctx: click.Context, param: click.Parameter, value: Admin) -> Admin:
+    """The daemon of --url, if there is one."""
+    url = ctx.meta.get("sticky.url")
+    if not url:
+        return value
+    return Admin(Path(), NetworkWay(url, os.environ.get("STICKY_ADMIN_TOKEN", "")))
+
+
 def daemon(command: _F) -> _F:
     """Which daemon: the command gets it as `admin`."""
+    command = click.option(
+        "--url",
+        metavar="URL",
+        envvar="STICKY_ADMIN_URL",
+        is_eager=True,
+        expose_value=False,
+        callback=_elsewhere,
+        help="Admin API of a daemon elsewhere, with the token of $STICKY_ADMIN_TOKEN.  [default: $STICKY_ADMIN_URL]",
+    )(command)
     return click.option(
         "--state-dir",
         "admin",
@@ -37,6 +61,7 @@ def daemon(command: _F) -> _F:
         envvar="STICKY_STATE_DIR",
         default="state",
         show_default="$STICKY_STATE_DIR, else ./state",
+        callback=_there,
         help="State directory of the daemon.",
     )(command)
 
@@ -67,6 +92,7 @@ def _asked(path: str, key: str, name: str) -> _Completion:
 servers = _asked("/v1/status", "servers", "name")
 containers = _asked("/v1/containers", "containers", "id")
 sessions = _asked("/v1/sessions", "sessions", "id")
+tokens = _asked("/v1/tokens", "tokens", "id")
 
 
 def server(command: _F) -> _F:

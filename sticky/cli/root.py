@@ -12,6 +12,7 @@ from sticky.cli import (
     deploying,
     doctor,
     initial,
+    keys,
     loadtest,
     logs,
     opening,
@@ -59,6 +60,7 @@ opening.add_to(sessions.group)
 containers.add_to(root)
 logs.add_to(root)
 tokens.add_to(root)
+keys.add_to(root)
 asking.add_to(root)
 loadtest.add_to(root)
 doctor.add_to(root)

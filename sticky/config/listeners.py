@@ -52,6 +52,13 @@ def endpoint(text: str, place: Place) -> str:
     return resolved
 
 
+def tcp_endpoint(text: str, place: Place) -> str:
+    """As `endpoint`, but only what opens a port."""
+    if text.partition(":")[0] not in _PORTS:
+        raise ValueError("no port is opened by this")
+    return endpoint(text, place)
+
+
 def quoted(text: str) -> str:
     """A text as one argument of an endpoint string. Twisted's own function leaves `=`, which would end a keyword."""
     return re.sub(r"([\\:=])", r"\\\1", text)

@@ -33,6 +33,8 @@ class DaemonSettings:
 
     listen: tuple[str, ...]  #: Twisted endpoint strings
     admin: str | None  #: the same, for the admin API; None: the default's path would be too long for a socket
+    admin_listen: tuple[str, ...]  #: where the admin API listens besides, for holders of a token
+    admin_hosts: tuple[str, ...]  #: names by which it is known there
     state_dir: Path
     brand: str
     workers: int

@@ -89,6 +89,7 @@ CONTAINER_VARIABLES = (
 SERVER_NAME = Text(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", "1 to 63 letters, digits and _ . - (no . or - in front)")
 
 _ENDPOINT = Parsed(listeners.endpoint, listeners.ALLOWED)
+_ADMIN_ENDPOINT = Parsed(listeners.tcp_endpoint, "tcp: or ssl: endpoint strings such as tcp:9443:interface=127.0.0.1")
 _HOSTS = ManyOf(Parsed(host_name, "a host name or IP address without scheme and port, such as echo.localhost or [::1]"))
 _ORIGINS = ManyOf(Parsed(origin, "an origin such as https://example.org or http://localhost:3000"))
 _URL = Parsed(public_url, "http:// or https:// with a host and perhaps a port, such as https://echo.example.org")
@@ -102,6 +103,11 @@ DAEMON = (
             "unix:{state_dir}/admin.sock", RESTART,
             "Where the admin API listens, which the `sticky` command uses: a socket of mode 0600 that takes only the daemon's "
             "own user and root."),
+    Setting("admin_listen", ManyOf(_ADMIN_ENDPOINT), (), RESTART,
+            "Where the admin API listens besides, for the `sticky` command elsewhere (`--url`): needs a proxy token with "
+            "`admin`. Over a network use `ssl:`, or a proxy in front that speaks TLS."),
+    Setting("admin_hosts", _HOSTS, (), RESTART,
+            "Host names by which it is known there. IP addresses and names of this machine always are."),
     Setting("state_dir", FilePath(), None, RESTART,
             "Keys, the development proxy token, sockets and containers' output are kept here.",
             unset="`state` beside the file; with `--app` alone `./state`"),

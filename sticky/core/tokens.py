@@ -77,6 +77,11 @@ class SigningKey:
     def __repr__(self) -> str:
         return f"<SigningKey {self.key_id}>"
 
+    @property
+    def seed(self) -> bytes:
+        """The secret itself, for the file where it is kept."""
+        return self._secret[:crypto_sign_SEEDBYTES]
+
     def fingerprint(self, text: str) -> str:
         """12 URL-safe characters that stand for this text and tell nothing about it to whoever has not got the key."""
         keyed = blake2b(text.encode(), digest_size=9, key=self._secret[:crypto_sign_SEEDBYTES], person=b"fingerprint")

@@ -37,6 +37,33 @@ class OperatingTests(CallsCase):
         self.assertEqual([("game", {"min_containers": 1})], self.operating.asked)
         self.refused(errors.UnknownServer, "GET", "/v1/servers/gaem/autoscaler")
 
+    def test_proxy_tokens(self) -> None:
+        alice = {
+            "id": "wk-alice",
+            "owner": "alice",
+            "servers": ["game"],
+            "expires_at": 4e9,
+            "admin": True,
+            "source": "created",
+        }
+        self.assertEqual(alice, self.ask("GET", "/v1/tokens")["tokens"][0])
+        made = self.ask("POST", "/v1/tokens", {"owner": "alice"})
+        self.assertEqual({**alice, "bearer": "wk-alice.ws-secret"}, made)
+        self.assertEqual({"id": "wk-alice", "replaced_by": None}, self.ask("POST", "/v1/tokens/wk-alice/revoke"))
+        self.assertEqual({"id": "wk-own", "replaced_by": "wk-own"}, self.ask("POST", "/v1/tokens/wk-own/revoke"))
+        self.refused(errors.UnknownToken, "POST", "/v1/tokens/wk-gone/revoke")
+        self.assertEqual(
+            [("create", {"owner": "alice"}), ("revoke", "wk-alice"), ("revoke", "wk-own")], self.operating.asked
+        )
+
+    def test_keys(self) -> None:
+        body = {"key": "k2", "retired": [{"id": "k1", "until": 4e9}]}
+        self.assertEqual(body, self.ask("GET", "/v1/keys"))
+        self.assertEqual(body, self.ask("POST", "/v1/keys/rotate"))
+        self.assertEqual(body, self.ask("POST", "/v1/keys/rotate", {"revoke": True}))
+        self.assertEqual([("rotate", False), ("rotate", True)], self.operating.asked)
+        self.refused(errors.BadRequest, "POST", "/v1/keys/rotate", {"revoke": "yes"})
+
     def test_where_nothing_can_be_set_the_calls_are_not_there(self) -> None:
         self.calls = AdminCalls(self.inspection, self.recent, checked, self.calls._in_thread, self.calls._clock)
         for method, path in (("POST", "/v1/access"), ("GET", "/v1/servers/game/autoscaler")):

@@ -19,9 +19,11 @@ from twisted.web.server import Site
 from sticky import errors
 from sticky._version import __version__
 from sticky.admin.calls import AdminCalls
+from sticky.admin.door import TokenDoor
 from sticky.admin.recent import Recent
 from sticky.admin.streams import POLL
 from sticky.admin.web import LONGEST_BODY, AdminRequest, AdminResource
+from sticky.core.proxy_tokens import FailureLimit, ProxyToken, ProxyTokens, hash_secret
 from sticky.core.values import SessionId
 from sticky.isticky import Credentials
 from tests.admin.test_calls import checked
@@ -118,6 +120,34 @@ class AnswerTests(WebCase):
         status, _, answer = self.ask("GET", "/v1/status")
         self.assertEqual((status, answer["error"]), (500, "internal_error"))
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+
+class DoorTests(WebCase):
+    def setUp(self) -> None:
+        super().setUp()
+        token = ProxyToken(id="wk-admin", secret_hash=hash_secret("ws-SECRET"), owner="ops", admin=True)
+        door = TokenDoor(lambda: ProxyTokens([token]), (), FailureLimit(), self.clock, lambda: 1e9)
+        calls = AdminCalls(self.inspection, Recent(), checked, maybeDeferred, self.clock)
+        self.site = Site(AdminResource(calls, door), requestFactory=AdminRequest, reactor=self.clock)
+        self.site.log = lambda request: None  # type: ignore[method-assign]
+        self.lose()
+        self.transport = StringTransport()
+        self.connection = self.site.buildProtocol(None)
+        self.connection.makeConnection(self.transport)
+
+    def get(self, *lines: str) -> tuple[int, str | None]:
+        self.transport.clear()
+        head = "\r\n".join(["GET /v1/status HTTP/1.1", *lines, "", ""])
+        self.connection.dataReceived(head.encode())
+        status, _, body = self.answer()
+        return status, body.get("error")
+
+    def test_a_token_and_a_known_host_let_in(self) -> None:
+        good = "Authorization: Bearer wk-admin.ws-SECRET"
+        self.assertEqual((200, None), self.get("Host: localhost:9443", good))
+        self.assertEqual((401, "no_credential"), self.get("Host: localhost:9443"))
+        self.assertEqual((401, "bad_credential"), self.get("Host: localhost:9443", good + "x"))
+        self.assertEqual((404, "unknown_host"), self.get("Host: evil.example", good))
 
 
 class LaterTests(WebCase):

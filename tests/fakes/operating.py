@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 from zope.interface import implementer
 
 from sticky import errors
 from sticky.core.values import ServerName
-from sticky.ioperating import IOperating, ScalingView
+from sticky.ioperating import IOperating, KeyView, ScalingView, TokenView
+
+ALICE = TokenView("wk-alice", "alice", ("game",), 4e9, True, "created")
+OWN = TokenView("wk-own", "dev", ("*",), None, False, "state directory")
 
 
 @implementer(IOperating)
@@ -22,6 +25,26 @@ class FakeOperating:
 
     def bearer(self) -> str | None:
         return self.token
+
+    def tokens(self) -> Sequence[TokenView]:
+        return [ALICE, OWN]
+
+    def create_token(self, given: Mapping[str, object]) -> tuple[TokenView, str]:
+        self.asked.append(("create", dict(given)))
+        return ALICE, "wk-alice.ws-secret"
+
+    def revoke_token(self, token_id: str) -> TokenView | None:
+        if token_id not in (ALICE.id, OWN.id):
+            raise errors.UnknownToken
+        self.asked.append(("revoke", token_id))
+        return OWN if token_id == OWN.id else None
+
+    def keys(self) -> KeyView:
+        return KeyView("k2", {"k1": 4e9})
+
+    def rotate_key(self, *, revoke: bool) -> KeyView:
+        self.asked.append(("rotate", revoke))
+        return self.keys()
 
     def scaling(self, server: str) -> ScalingView:
         if server != "game":

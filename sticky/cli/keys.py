@@ -1,0 +1,59 @@
+"""`sticky keys`: the keys that session tokens are signed with."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from sticky.cli.client import Admin
+from sticky.cli.options import command, daemon, json_output
+from sticky.cli.output import as_json as print_json
+from sticky.cli.output import note, show, table
+
+
+@click.group("keys", no_args_is_help=True)
+def group() -> None:
+    """Signing keys of session tokens."""
+
+
+def add_to(root: click.Group) -> None:
+    """Register the group."""
+    root.add_command(group)
+
+
+@command(group, "rotate", "sticky keys rotate\nsticky keys rotate --revoke --yes")
+@click.option("--revoke", is_flag=True, help="Refuse all earlier tokens at once: for a key that somebody else has.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@daemon
+@json_output
+def rotate(revoke: bool, yes: bool, admin: Admin, as_json: bool) -> None:
+    """Sign session tokens with a new key.
+
+    Earlier tokens are good to their end. With --revoke they are not: clients must start other sessions, and those that nobody
+    can reach any more end when they are idle too long.
+    """
+    if revoke and not yes:
+        click.confirm("Every session token of this daemon stops working now. Go on?", abort=True, err=True)
+    found = admin.call("POST", "/v1/keys/rotate", body={"revoke": revoke})
+    if as_json:
+        print_json(found)
+        return
+    note(f"session tokens are signed with {found['key']} now" + ("; earlier ones are refused" if revoke else ""))
+
+
+@command(group, "list", "sticky keys list")
+@daemon
+@json_output
+def list_(admin: Admin, as_json: bool) -> None:
+    """List the keys whose tokens are good. Their private halves are not shown."""
+    found: dict[str, Any] = admin.call("GET", "/v1/keys")
+    if as_json:
+        print_json(found)
+        return
+    rows = [[found["key"], "signs", "-"]]
+    for one in found["retired"]:
+        until = datetime.fromtimestamp(one["until"]).astimezone().isoformat(timespec="seconds")
+        rows.append([one["id"], "retired", until])
+    show(table(["KEY", "WHAT", "TOKENS GOOD UNTIL"], rows))
