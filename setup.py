@@ -8,6 +8,7 @@ except ImportError:  # what is in Python does the same
     extensions = []
 else:
     parts = {
+        "sticky.edge._events": "sticky/edge/_events.pyx",
         "sticky.edge._plain": "sticky/edge/_plain.pyx",
         "sticky.edge._sockets": "sticky/edge/_sockets.pyx",
         "sticky.observe._line": "sticky/observe/_line.pyx",

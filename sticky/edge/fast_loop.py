@@ -7,17 +7,25 @@ Twisted): on any other reactor nothing changes but speed.
 from __future__ import annotations
 
 import errno
+import os
 import select
-import sys
+from collections.abc import Callable, Collection
 from typing import Any
 
 from twisted.internet.epollreactor import EPollReactor
 from twisted.logger import Logger
 from twisted.python import log
+from twisted.python.failure import Failure
 
 from sticky.edge.accepting import Acceptor
-from sticky.edge.transport import Stream, TCPStream
+from sticky.edge.transport import PURE, Stream, TCPStream
 from sticky.edge.turns import Turn
+
+compiled: Callable[..., list[tuple[int, int]] | None] | None
+try:
+    from sticky.edge._events import read_ready as compiled
+except ImportError:  # no compiler where Sticky was installed
+    compiled = None
 
 _log = Logger(namespace="sticky.edge")
 
@@ -38,6 +46,39 @@ def can_accelerate(reactor: Any) -> bool:
     )
 
 
+def read_ready(
+    events: list[tuple[int, int]],
+    selectables: dict[int, Any],
+    kinds: Collection[type],
+    ended: Callable[[Any, Any, bool], object],
+) -> list[tuple[int, int]] | None:
+    """Let each of these kinds read that has nothing but something to read. Returns the other events, in order; None: there are none.
+
+    `ended` is told of each that has come to its end: why, and whether it failed.
+    """
+    others = None
+    readable = select.EPOLLIN
+    find = selectables.get
+    for fd, event in events:
+        if event == readable:
+            selectable = find(fd)
+            if selectable is None:  # an earlier event of this turn took it out
+                continue
+            if type(selectable) in kinds:
+                try:
+                    why = selectable.doRead()
+                except BaseException as error:
+                    ended(selectable, error, True)
+                else:
+                    if why is not None:
+                        ended(selectable, why, False)
+                continue
+        if others is None:
+            others = []
+        others.append((fd, event))
+    return others
+
+
 def accelerate(reactor: Any) -> Turn | None:
     """Replace the reactor's loop, if it is one that we know. Returns what tells its turns apart, or None."""
     if not can_accelerate(reactor):
@@ -48,8 +89,12 @@ def accelerate(reactor: Any) -> Turn | None:
     disconnect = reactor._disconnectSelectable
     read_or_write = reactor._doReadOrWrite
     stock = reactor.doPoll
-    readable = select.EPOLLIN
-    find = selectables.get
+    read = read_ready if compiled is None or os.environ.get(PURE) == "1" else compiled
+
+    def ended(selectable: Any, why: Any, failed: bool) -> None:
+        if failed:
+            _log.failure("a connection's protocol failed; the connection is closed", Failure(why))
+        disconnect(selectable, why, True)
 
     def iterate(timeout: float | None) -> None:
         if reactor._poller is not poller or reactor._selectables is not selectables:
@@ -62,27 +107,21 @@ def accelerate(reactor: Any) -> Turn | None:
                 return
             raise
         turn.begin()
-        for fd, event in events:
-            selectable = find(fd)
-            if selectable is None:  # an earlier event of this turn took it out
-                continue
-            if event == readable and type(selectable) in DIRECT:
-                try:
-                    why = selectable.doRead()
-                except BaseException:
-                    why = sys.exc_info()[1]
-                    _log.failure("a connection's protocol failed; the connection is closed")
-                if why is not None:
-                    disconnect(selectable, why, True)
-            elif (
-                type(selectable) in DIRECT
-            ):  # an error, an end, or room to write: Twisted's own way without its context
-                try:
-                    read_or_write(selectable, fd, event)
-                except Exception:
-                    _log.failure("a connection failed while its end was told")
-            else:
-                log.callWithLogger(selectable, read_or_write, selectable, fd, event)
+        others = read(events, selectables, DIRECT, ended)
+        if others is not None:
+            for fd, event in others:
+                selectable = selectables.get(fd)
+                if selectable is None:  # an earlier event of this turn took it out
+                    continue
+                if (
+                    type(selectable) in DIRECT
+                ):  # an error, an end, or room to write: Twisted's own way without its context
+                    try:
+                        read_or_write(selectable, fd, event)
+                    except Exception:
+                        _log.failure("a connection failed while its end was told")
+                else:
+                    log.callWithLogger(selectable, read_or_write, selectable, fd, event)
         turn.end()
 
     reactor.doIteration = iterate

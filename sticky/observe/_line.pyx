@@ -114,11 +114,23 @@ cdef bint _is_harmless(const char* text, Py_ssize_t size) noexcept:
 cdef _Text _text = _Text()  # one at a time: nothing in between calls Python code
 
 
-def combined(given, str stamp not None, str facts not None):
-    """The line of a record, or None."""
-    if not isinstance(given, tuple) or len(given) < 15:
-        raise TypeError("an AccessRecord is wanted")
-    cdef tuple record = <tuple>given
+def combined(list over not None, long long second, str stamp not None):
+    """The lines of these, or None for one that is left to Python: of another second, for example."""
+    cdef list made = []
+    cdef tuple record
+    cdef double wall
+    for ended_at, given in over:
+        wall = ended_at
+        if not isinstance(given, tuple) or len(<tuple>given) < 17:
+            raise TypeError("an AccessRecord is wanted")
+        record = <tuple>given
+        keeper = record[16]
+        facts = None if keeper is None else keeper.shown
+        made.append(_combined(record, stamp, facts) if type(facts) is str and <long long>wall == second else None)
+    return made
+
+
+cdef object _combined(tuple record, str stamp, str facts):
     cdef _Text out = _text
     cdef bytes method = record[1], target = record[2]
     if method is None or target is None:

@@ -90,17 +90,23 @@ class Counts:
     def add(self, over: Iterable[Over]) -> None:
         """These, too."""
         by_time, by_status = self.by_time, self.by_status
+        requests = bytes_in = bytes_out = 0
+        seconds = 0.0
         for _, record in over:
-            self.requests += 1
-            self.bytes_in += record.bytes_in
-            self.bytes_out += record.bytes_out
-            self.seconds += record.total
-            by_time[bisect_left(BUCKETS, record.total)] += 1
-            status = record.status
+            total, status = record[12], record[3]  # by place, which costs a third: this runs for each request
+            requests += 1
+            bytes_in += record[4]
+            bytes_out += record[5]
+            seconds += total
+            by_time[bisect_left(BUCKETS, total)] += 1
             if status in by_status:
                 by_status[status] += 1
             else:
                 by_status[status] = 1
+        self.requests += requests
+        self.bytes_in += bytes_in
+        self.bytes_out += bytes_out
+        self.seconds += seconds
 
 
 class Redaction:
@@ -133,8 +139,11 @@ class Form(Protocol):
     def facts(self, referer: str | None, agent: str | None) -> str:
         """The part of a line that a connection's requests often share; the texts are redacted."""
 
-    def plain_line(self, wall: float, record: AccessRecord, facts: str) -> str | None:
-        """The same as `line` for a record whose target needs no redaction; None: it might, or `line` is as quick."""
+    def plain_lines(self, over: list[Over]) -> list[str | None]:
+        """What `line` gives for each of these with a keeper that has its facts, and a target that needs no redaction.
+
+        None for those of which that is not known, or for which `line` is as quick.
+        """
 
     def line(self, wall: float, record: AccessRecord, target: str, facts: str) -> str:
         """A whole line with its end; `wall`: Unix time of the request's end, `target`: redacted."""
@@ -208,16 +217,18 @@ class AccessLog:
         self._counted = 0
         form, redacted = self._form, self.redacted
         assert form is not None
-        made = []
-        for ended_at, record in records:
+        made: list[str] = []
+        for (ended_at, record), plain in zip(records, form.plain_lines(records), strict=True):
+            if plain is not None:
+                made.append(plain)
+                continue
             keeper = record.keeper
             facts = None if keeper is None else keeper.shown
             if facts is None:
                 facts = form.facts(*self.senders_texts(record))
                 if keeper is not None:
                     keeper.shown = facts
-            line = form.plain_line(ended_at, record, facts)
-            made.append(form.line(ended_at, record, redacted(record.target), facts) if line is None else line)
+            made.append(form.line(ended_at, record, redacted(record.target), facts))
         return made
 
     def senders_texts(self, record: AccessRecord) -> tuple[str | None, str | None]:

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as quoted
 
-from sticky.observe.access import AccessRecord, Form
+from sticky.observe.access import AccessRecord, Form, Over
 
-compiled: Callable[[AccessRecord, str, str], str | None] | None
+compiled: Callable[[list[Over], int, str], list[str | None]] | None
 try:
     from sticky.observe._line import combined as compiled
 except ImportError:  # no compiler where Sticky was installed
@@ -51,12 +51,13 @@ class Combined:
         self._stamp = _Second("%d/%b/%Y:%H:%M:%S %z", False)
         self._compiled = None if os.environ.get(PURE) == "1" else compiled
 
-    def plain_line(self, wall: float, record: AccessRecord, facts: str) -> str | None:
+    def plain_lines(self, over: list[Over]) -> list[str | None]:
         """See `Form`."""
+        if self._compiled is None or not over:
+            return [None] * len(over)
         stamp = self._stamp
-        if int(wall) != stamp.second:
-            stamp(wall)
-        return None if self._compiled is None else self._compiled(record, stamp.text, facts)
+        text = stamp(over[-1][0])
+        return self._compiled(over, stamp.second, text)
 
     def facts(self, referer: str | None, agent: str | None) -> str:
         """See `Form`."""
@@ -85,9 +86,9 @@ class JSONLines:
     def __init__(self) -> None:
         self._stamp = _Second("%Y-%m-%dT%H:%M:%S.", True)
 
-    def plain_line(self, wall: float, record: AccessRecord, facts: str) -> str | None:
+    def plain_lines(self, over: list[Over]) -> list[str | None]:
         """See `Form`."""
-        return None
+        return [None] * len(over)
 
     def facts(self, referer: str | None, agent: str | None) -> str:
         """See `Form`."""

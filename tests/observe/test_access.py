@@ -9,6 +9,7 @@ from typing import cast
 from unittest import skipIf
 from urllib.parse import quote
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
@@ -252,11 +253,24 @@ SECONDS = (
 )
 
 
+@attrs.define
+class Kept:
+    """A keeper."""
+
+    shown: str | None
+    block: bytes = b""
+
+
 @skipIf(compiled is None, "there is no compiled form here")
 class CompiledTests(TestCase):
     def setUp(self) -> None:
         self.form = Combined()
         self.form._compiled = compiled  # whatever the environment says
+
+    def plain(self, one: AccessRecord, facts: str | None, wall: float = WALL) -> str | None:
+        """What is made there of one record, the last of a batch of this second."""
+        one = one._replace(keeper=Kept(facts))
+        return self.form.plain_lines([(wall, one), (WALL, one)])[0]
 
     @given(
         ORDINARY | st.binary(max_size=40),
@@ -272,11 +286,17 @@ class CompiledTests(TestCase):
         one = one._replace(total=times[0] or 0.0, bytes_out=size, minor=size % 2)
         form = self.form
         wanted = form.line(WALL, one, AccessLog("modal").redacted(target), '"-" "agent"')
-        self.assertIn(form.plain_line(WALL, one, '"-" "agent"'), (None, wanted))
+        self.assertIn(self.plain(one, '"-" "agent"'), (None, wanted))
+
+    def test_lines_of_another_second_or_of_unknown_facts_are_left_to_python(self) -> None:
+        self.assertIsNotNone(self.plain(record(), "-", WALL))
+        self.assertIsNone(self.plain(record(), "-", WALL - 1))
+        self.assertIsNone(self.plain(record(), None))
+        self.assertEqual(self.form.plain_lines([(WALL, record())]), [None])
+        self.assertEqual(self.form.plain_lines([]), [])
 
     def test_ordinary_lines_are_made_there_and_none_with_a_secret_or_that_is_too_long(self) -> None:
-        form = self.form
-        self.assertIsNotNone(form.plain_line(WALL, record(b"/a/b.js?v=1&tok=e"), "-"))
+        self.assertIsNotNone(self.plain(record(b"/a/b.js?v=1&tok=e"), "-"))
         for target in (
             b"/?modal_session_TOKEN=x",
             b"/v4.public.x",
@@ -287,8 +307,8 @@ class CompiledTests(TestCase):
             b"/\x80",
             b"/" * 5000,
         ):
-            self.assertIsNone(form.plain_line(WALL, record(target), "-"), target)
-        self.assertIsNone(form.plain_line(WALL, record(), "\xe9"))
+            self.assertIsNone(self.plain(record(target), "-"), target)
+        self.assertIsNone(self.plain(record(), "\xe9"))
 
 
 class SecretTests(TestCase):
