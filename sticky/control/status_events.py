@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 WARNING: Final = 60.0  #: seconds before the end, where the client asks for no other number
+SAME_END: Final = 0.01  #: seconds between two reckonings of one end, at most: they are sums of floats
 SHARE: Final = 1 / 4  #: of the idle timeout: a shorter one would else be warned of from its beginning
 
 
@@ -63,7 +64,7 @@ class StatusEvents:
         self._finish: Callable[[], None] | None = None
         self._tick: IDelayedCall | None = None
         self._state: str | None = None  # told last
-        self._warned = False  # of the end that is near
+        self._warned_of: dict[str, float] = {}  # the end of each kind that was warned of last, by the clock
         self._quiet_since = 0.0
 
     def start(self, write: object, finish: object) -> None:
@@ -101,20 +102,25 @@ class StatusEvents:
             self._state = session.state
             self._send("status", bodies.status(session))
         near = self._near(session)
-        if near is not None and not self._warned:
-            self._send("warning", {**bodies.status(session), **near})
-        self._warned = near is not None
+        if near is not None:
+            reason, left = near
+            ends_at = self._clock.seconds() + left
+            # An end that has moved is another end: between two looks a client may have extended, or used, its session.
+            if ends_at - self._warned_of.get(reason, 0.0) > SAME_END:
+                self._warned_of[reason] = ends_at
+                told = {"reason": reason, "ends_in": bodies.seconds(left)}
+                self._send("warning", {**bodies.status(session), **told})
         if self._clock.seconds() - self._quiet_since >= QUIET:
             self._written(b": still there\n\n")
         self._tick = self._clock.callLater(INTERVAL, self._tell)
 
-    def _near(self, session: SessionStatus) -> dict[str, object] | None:
-        """The end that is near, if one is: what comes first."""
+    def _near(self, session: SessionStatus) -> tuple[str, float] | None:
+        """The end that is near, if one is: what comes first, and in how many seconds."""
         by_idle = self._warning or min(WARNING, session.idle_timeout * SHARE)
         if session.idle_left is not None and session.idle_left <= min(by_idle, session.age_left):
-            return {"reason": "idle_timeout", "ends_in": bodies.seconds(session.idle_left)}
+            return "idle_timeout", session.idle_left
         if session.age_left <= (self._warning or WARNING):
-            return {"reason": "container_max_age", "ends_in": bodies.seconds(session.age_left)}
+            return "container_max_age", session.age_left
         return None
 
     def _end(self, refusal: Refusal) -> None:

@@ -62,12 +62,23 @@ class Watching(SynchronousTestCase):
         self.left(59.0)
         self.assertEqual([name for name, _ in client.events()], ["status", "warning", "warning"])
 
+    def test_an_end_that_was_put_off_between_two_looks_is_warned_of_again(self) -> None:
+        client = self.watch()
+        self.left(30.0)
+        self.left(29.0)
+        self.left(29.0)  # extended by a second, as a session with a short idle timeout is
+        self.left(28.0)
+        self.assertEqual([name for name, _ in client.events()], ["status", "warning", "warning"])
+
     def test_a_session_in_use_is_warned_of_its_age_alone(self) -> None:
         client = self.watch()
         self.left(None, age=61.0)
         self.left(None, age=60.0)
         name, told = client.events()[-1]
         self.assertEqual((name, told["reason"], told["ends_in"]), ("warning", "container_max_age", 60))
+        self.left(20.0, age=59.0)  # not in use any more: that end comes first
+        self.assertEqual(client.events()[-1][1]["reason"], "idle_timeout")
+        self.assertEqual(len(client.written), 3)
 
     def test_a_short_idle_timeout_is_not_warned_of_from_its_beginning(self) -> None:
         self.left(20.0, timeout=20.0)

@@ -98,6 +98,8 @@ def _hearsay(books: Books, fleet: Fleet) -> None:
     """Once all mail is delivered, admission knows what the ledgers know, in whatever order it heard."""
     for container in fleet.capacity.containers.values():
         assert container.load == books.load(books.boxes[container.id])
+        asked = container.state is ContainerState.READY and container.close_asked
+        assert not asked, "nobody will answer any more whether it may be closed"
     for caller in {stay.caller for stay in books.stays.values()} | set(fleet.post._held_by):
         held = sum(stay.caller == caller for stay in books.stays.values())
         assert fleet.post.held_by(caller) == held, "the sessions of a caller are miscounted"

@@ -122,6 +122,16 @@ class ScaleDownTests(TestCase):
         stage.wait(1000.0)
         self.assertEqual(stage.in_state(READY), ["ct-1"])
 
+    def test_one_whose_window_is_over_does_not_wait_for_a_newer_one(self) -> None:
+        stage = self.stage(2, min_containers=1)
+        stage.terminate("sd-1")
+        stage.wait(30.0)
+        stage.terminate("sd-2")
+        stage.wait(30.0)
+        self.assertEqual([effect.container for effect in stage.of(TerminateContainer)], ["ct-1"])
+        stage.wait(1000.0)
+        self.assertEqual(stage.in_state(READY), ["ct-2"])
+
     def test_the_buffer_stays_while_there_is_demand(self) -> None:
         stage = Stage(max_concurrency=1, buffer_containers=1, scaledown_window=10.0)
         stage.start(5000.0)
