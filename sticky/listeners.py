@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -18,6 +20,18 @@ from sticky.edge.context import EdgeFactory
 from sticky.startup import CANNOT_START, give_up
 
 BACKLOG = 1024  #: connections that may wait to be accepted; the kernel's own limit (somaxconn) still holds
+
+_ADVICE = {
+    errno.EADDRINUSE: "Is another daemon running? Choose another port with --listen.",
+    errno.EADDRNOTAVAIL: "That is no address of this machine: give one of its own, or 0.0.0.0 for all.",
+    errno.EACCES: "Ports below 1024 take root or CAP_NET_BIND_SERVICE, a socket's folder must be writable.",
+}
+
+
+def _advice(error: BaseException | None) -> str:
+    if isinstance(error, CannotListenError):
+        error = error.socketError
+    return _ADVICE.get(getattr(error, "errno", None) or 0, "Choose another one with --listen.")
 
 
 class Listeners(Service):
@@ -54,10 +68,7 @@ class Listeners(Service):
             listening.addCallbacks(self._opened, failures.append, callbackArgs=(endpoint,))
             if failures:  # outside the callback, which would swallow the exit
                 reason = failures[0].getErrorMessage()
-                give_up(
-                    f"cannot listen on {endpoint}: {reason} Is another daemon running? Choose another port with --listen.",
-                    CANNOT_START,
-                )
+                give_up(f"cannot listen on {endpoint}: {reason} {_advice(failures[0].value)}", CANNOT_START)
 
     def startService(self) -> None:
         """Say where: what came before this has been taken up, and the first request will be served."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from twisted.application.service import IService
 from twisted.python import usage
 
 from sticky._version import __version__
-from sticky.config.settings import Settings
+from sticky.config.settings import ServerSettings, Settings
 from sticky.config.sources import Sources
 from sticky.containers.describe import describe
 from sticky.containers.plugins import installed
@@ -86,8 +87,7 @@ class Options(usage.Options):
         self.sources = Sources(None if file is None else Path(file), app, self._flags(), Path.cwd())
         # User code runs in a child only, and only before the reactor: this blocks (architecture, decision 8).
         self.settings = self.sources.read(describe, os.environ, installed())
-        for warning in self.settings.warnings:
-            sys.stderr.write(f"sticky: warning: {one_line(warning)}\n")
+        _warn(self.settings.warnings)
 
     def _flags(self) -> dict[str, object]:
         flags: dict[str, object] = {}
@@ -107,11 +107,38 @@ def _number(text: str) -> object:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
 
 
+def _shared_user(settings: Settings) -> list[str]:
+    """semantics.md, Trust. Said of daemons that stay: whoever tries something out runs programs of their own."""
+    trusted = [
+        str(server.name)
+        for server in settings.servers
+        if server.backend == "process" and server.user is None and not _hides_the_state(server)
+    ]
+    if settings.daemon.ephemeral or not trusted:
+        return []
+    who = "root" if os.geteuid() == 0 else "the daemon's own user"
+    return [
+        f"containers of {', '.join(trusted)} run as {who}: they can read the state directory and its keys, and reach other "
+        "containers. For programs that you do not trust set `user` or `isolation` (docs/isolation.md)"
+    ]
+
+
+def _hides_the_state(server: ServerSettings) -> bool:
+    return any((server.isolation or {}).get(name) for name in ("read_only", "private_tmp"))
+
+
 def makeService(options: Options) -> IService:
     """What twistd calls. Nothing is opened, spawned or forked before its `startService`."""
     from sticky.wiring import make_service
 
     try:
-        return make_service(options.settings, options.sources)
+        service = make_service(options.settings, options.sources)
     except ConfigError as error:
         give_up(str(error), WRONG_CONFIGURATION)
+    _warn(_shared_user(options.settings))
+    return service
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        sys.stderr.write(f"sticky: warning: {one_line(warning)}\n")

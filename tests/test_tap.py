@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import sys
 import tempfile
@@ -52,9 +53,9 @@ class OptionsTests(OptionsCase):
     def test_a_file_alone(self) -> None:
         settings = self.options("--config", str(self.file)).settings
         self.assertEqual([server.name for server in settings.servers], ["echo"])
+        self.assertEqual(self.stderr.getvalue(), "")
         self.assertEqual(settings.daemon.listen, ("tcp:8080:interface=127.0.0.1",))
         self.assertEqual(settings.daemon.state_dir, self.folder / "state")
-        self.assertEqual(self.stderr.getvalue(), "")
 
     def test_the_command_line_wins(self) -> None:
         settings = self.options(
@@ -66,9 +67,10 @@ class OptionsTests(OptionsCase):
 
     def test_warnings_are_lines_on_stderr(self) -> None:
         self.file.write_text(f'{FILE}[[proxy_tokens]]\nid = "wk-a"\nowner = "o"\nsecret = "ws-12345678"')
-        self.options("--config", str(self.file))
+        self.options("--config", str(self.file), "--ephemeral")
         line = self.stderr.getvalue()
         self.assertTrue(line.startswith(f"sticky: warning: {self.file}: proxy_tokens[0].secret: "), line)
+        self.assertEqual(line.count("\n"), 1)
         self.assertNotIn("12345678", line)
 
     def test_the_version_is_ours(self) -> None:
@@ -135,6 +137,23 @@ class RefusalTests(OptionsCase):
 
 
 class MakeServiceTests(OptionsCase):
+    def warnings(self, *arguments: str) -> str:
+        self.patch(wiring, "make_service", lambda *settings: Service())
+        tap.makeService(self.options("--config", str(self.file), *arguments))
+        return self.stderr.getvalue()
+
+    def test_containers_that_can_read_the_keys_are_warned_of(self) -> None:
+        self.patch(os, "geteuid", lambda: 0)
+        hidden = '[servers.hidden]\ncommand = ["x"]\nhosts = ["h.localhost"]\nisolation = { read_only = true }\n'
+        other = '[servers.other]\ncommand = ["x"]\nhosts = ["o.localhost"]\nuser = "nobody"\n'
+        self.file.write_text(f'{FILE}hosts = ["e.localhost"]\n{hidden}{other}')
+        warning = self.warnings()
+        self.assertTrue(warning.startswith("sticky: warning: containers of echo run as root: "), warning)
+        self.assertEqual(warning.count("\n"), 1)
+
+    def test_nobody_is_warned_of_a_program_that_is_only_tried_out(self) -> None:
+        self.assertEqual(self.warnings("--ephemeral"), "")
+
     def test_the_settings_are_what_is_wired(self) -> None:
         options = self.options("--config", str(self.file))
         service = Service()

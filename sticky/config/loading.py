@@ -24,6 +24,7 @@ from sticky.errors import ConfigError
 
 _OF_PROCESSES = ("isolation", "memory", "cpu", "pids", "rlimits", "user")
 _POLICY = frozenset(field.name for field in attrs.fields(Policy))
+_OF_STRANGERS = 100  #: starts that may wait for one client address
 
 
 class Declared(Protocol):
@@ -259,6 +260,10 @@ def _server(
     if not values["directory"].is_dir():
         raise reading.wrong("directory", f"there is no directory {str(values['directory'])!r}")
     values["env"] = {**values["env"], **values.pop("secrets")}
+    if values["max_queue_per_caller"] is None and values["unauthenticated"]:
+        values["max_queue_per_caller"] = (
+            _OF_STRANGERS  # an owner's starts are those of all its users, an address's are not
+        )
     policy = Policy(**{key: values.pop(key) for key in _POLICY})
     _check_policy(policy, reading)
     return ServerSettings(

@@ -137,7 +137,7 @@ class StartQueue:
         queued = self._queued_by[event.caller]
         if len(self._queue) >= policy.max_queue:
             raise errors.QueueFull(retry_after=policy.queue_timeout)
-        if queued >= policy.max_queue_per_caller:
+        if queued >= policy.queue_per_caller:
             raise errors.QueueFull("This caller has too many session starts waiting.", retry_after=policy.queue_timeout)
         if queued + holds >= policy.max_sessions_per_caller:
             raise errors.TooManySessions(retry_after=policy.queue_timeout)

@@ -60,7 +60,7 @@ class Policy:
     max_idle_timeout: float | None = None  #: None: half of container_max_age
     queue_timeout: float = 60.0
     max_queue: int = 1000
-    max_queue_per_caller: int = 100
+    max_queue_per_caller: int | None = None  #: None: max_queue
     max_sessions_per_caller: int = 10_000
     placement: Placement = Placement.SPREAD
     serial: bool = False  #: one request at a time in each session
@@ -76,6 +76,11 @@ class Policy:
     def total(self) -> int:
         """Containers that may exist at once, all deployments together."""
         return 2 * self.max_containers if self.max_total_containers is None else self.max_total_containers
+
+    @property
+    def queue_per_caller(self) -> int:
+        """Starts of one caller that may wait."""
+        return self.max_queue if self.max_queue_per_caller is None else self.max_queue_per_caller
 
     @property
     def longest_idle(self) -> float:

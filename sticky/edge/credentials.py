@@ -34,6 +34,7 @@ class Credential:
 
 
 _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
+_HEADER_IS_WRONG = "The header with the session token must be there once, as `Bearer TOKEN`."
 _SAFE_TOKEN = re.compile(rb"[0-9A-Za-z._~-]+")
 
 
@@ -61,7 +62,7 @@ def find_credential(head: RequestHead, names: Names, *, insecure_cookie: bool = 
         value = headers[0]
         token = value[7:].lstrip(b" ")
         if value[:7].lower() != b"bearer " or b" " in token or headers.count(value) != len(headers):
-            raise errors.BadCredential
+            raise errors.BadCredential(_HEADER_IS_WRONG)
         return Credential(Source.HEADER, token)
     if b"?" in head.target:
         found = _query_token(head.target, names)
@@ -69,7 +70,7 @@ def find_credential(head: RequestHead, names: Names, *, insecure_cookie: bool = 
             return Credential(Source.QUERY, found)
     if cookies:
         if len(cookies) > 1 and cookies.count(cookies[0]) != len(cookies):
-            raise errors.BadCredential
+            raise errors.BadCredential("The request carries two different session cookies.")
         return Credential(Source.COOKIE, cookies[0])
     for offer in offers:
         offer = offer.strip(b" \t")

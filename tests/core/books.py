@@ -132,7 +132,7 @@ class Books(TurnBooks):
             twin.waiters.add(event.waiter)
             twin.held_until = FOREVER
             return
-        elif len(self.queue()) >= policy.max_queue or len(mine) >= policy.max_queue_per_caller:
+        elif len(self.queue()) >= policy.max_queue or len(mine) >= (policy.max_queue_per_caller or policy.max_queue):
             answer = errors.QueueFull
         elif len(mine) + holds + asked >= policy.max_sessions_per_caller:
             answer = errors.TooManySessions

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import requests
@@ -50,6 +52,29 @@ class CredentialTests(DaemonCase):
         self.assertNotIn(self.bearer.split(".")[1], self.daemon.output())
         until("refusals are logged", lambda: '" 410 ' in self.daemon.output(), within=5)
         self.assertNotIn('" 0 ', self.daemon.output(), "a request was logged before its status was known")
+
+    def test_two_different_cookies_are_refused_and_said(self) -> None:
+        self.serve(server("one", ECHO))
+        answer = self.get(None, Cookie=f"{COOKIE}={self.token()}; {COOKIE}=another")
+        self.assertEqual((answer.status_code, answer.json()["error"]), (401, "bad_credential"))
+        self.assertIn("two different session cookies", answer.json()["message"])
+
+    def test_two_hundred_starts_of_one_owner_at_once(self) -> None:
+        self.serve(server("one", ECHO, max_containers=2, max_concurrency=50, queue_timeout=8))
+        with ThreadPoolExecutor(200) as clients:
+            answers = list(clients.map(lambda _: self.start_alone(), range(200)))
+        granted = [answer.json()["token"] for answer in answers if answer.status_code == 200]
+        refused = [answer for answer in answers if answer.status_code != 200]
+        self.assertEqual((len(granted), len(refused)), (100, 100))
+        self.assertEqual({(answer.status_code, answer.json()["error"]) for answer in refused}, {(503, "queue_timeout")})
+        self.assertTrue(all(int(answer.headers["retry-after"]) >= 1 for answer in refused))
+        homes = Counter(self.get(token).text for token in granted)
+        self.assertEqual(sorted(homes.values()), [50, 50])
+
+    def start_alone(self) -> requests.Response:
+        """A client with a connection of its own."""
+        fields = {"Authorization": f"Bearer {self.bearer}"}
+        return requests.post(f"{self.url}/_modal/sessions/start", headers=fields, timeout=90)
 
     def test_idle_timeouts_that_make_no_sense_are_400(self) -> None:
         self.serve(server("one", ECHO))
@@ -262,15 +287,19 @@ class ImportTests(SynchronousTestCase):
         folder = Path(self.mktemp()).resolve()
         folder.mkdir()
         (folder / "app.py").write_text(
-            "import os, sticky\n"
-            "open(os.path.join(os.path.dirname(__file__), 'importers'), 'a').write(f'{os.getpid()}\\n')\n"
+            "import os, sys, sticky\n"
+            "here = os.path.dirname(__file__)\n"
+            "open(os.path.join(here, 'importers'), 'a').write(f'{os.getpid()}\\n')\n"
+            "if os.path.basename(sys.argv[0]) == 'twistd': os.remove(os.path.join(here, 'precious'))\n"
             "app = sticky.App('planted')\n"
             "@app.server()\n@sticky.sessioned()\nclass Server:\n"
             "    @sticky.enter()\n    def start(self): pass\n"
         )
+        (folder / "precious").touch()
         daemon = Daemon(folder, "--app", str(folder / "app.py"))
         self.addCleanup(daemon.stop)
         daemon.url()
+        self.assertTrue((folder / "precious").exists())
         importers = (folder / "importers").read_text().split()
         self.assertTrue(importers)
         self.assertNotIn(str(daemon.pid), importers)
