@@ -19,7 +19,7 @@ from tests.integration.running_daemon import ROOT
 
 #: Page -> who runs its blocks.
 OTHERWISE = {
-    "cli.md": "tests/docs/test_commands.py",
+    "cli.md": "tests/integration/docs/test_command_examples.py",
     "websockets.md": "tests/integration/test_websockets_page.py",
 }
 #: Programs of others that a page uses.
