@@ -12,7 +12,8 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from tests.docs.pages import load
 from tests.integration.docs.reader import Reader, Stumble, can_be_alone
-from tests.integration.docs.test_guides import BEFORE, ROOT
+from tests.integration.docs.test_guides import BEFORE
+from tests.integration.running_daemon import ROOT
 
 #: The command -> its examples end by themselves; False: they go on until Ctrl-C.
 CARRIED_OUT = {
