@@ -172,6 +172,25 @@ class ContainerEndTests(EdgeCase):
                 await self.tearDown()
         self.ports = []
 
+    async def test_a_container_killed_inside_an_upload_is_502_and_the_upload_is_not_sent_again(self) -> None:
+        def read_some(connection: ScriptedProtocol) -> None:
+            if len(connection.received) > 200_000:
+                reset(connection.transport)
+
+        container = ScriptedContainer(read_some)
+        self.start(container)
+        for framing, body in (
+            (b"Content-Length: 90000000\r\n", b"x" * 1_000_000),
+            (b"Transfer-Encoding: chunked\r\n", b"fffff\r\n" + b"x" * 1_000_000),
+        ):
+            client = await self.connect()
+            client.transport.write(get(method=b"PUT", extra=framing) + body)
+            (found,) = await self.answers(client, 1)
+            self.assertEqual(found.message.status, 502)
+            await self.until(partial(is_lost, client))
+            self.assertEqual(self.routing.held, set())
+        self.assertEqual(len(container.connections), 2)
+
     async def test_a_reset_of_an_answer_that_ends_by_closing_is_visibly_broken(self) -> None:
         def answer(connection: ScriptedProtocol) -> None:
             connection.transport.write(b"HTTP/1.1 200 OK\r\n\r\nok")
