@@ -109,3 +109,29 @@ class BrowserTests(DaemonCase):
                 container = self.hears("one", 1)[0]
                 self.kill_container(str(container))
                 self.assertEqual(self.closed("one"), [1011, "container_lost", True])
+
+    def test_our_other_ends_are_clean_to_a_browser_too(self) -> None:
+        hosts = ("frames.localhost", "messages.localhost")
+        opened = []
+        for host in hosts:
+            self.window.driver.switch_to.new_window("tab")
+            token = self.token(host)
+            self.window.driver.get(f"http://{host}:{self.port}/?modal_session_token={token}")
+            self.open("left", f"ws://{host}:{self.port}/ws")
+            self.hears("left", 1)
+            opened.append(self.window.driver.current_window_handle)
+        self.daemon.stop()
+        for tab in opened:
+            self.window.driver.switch_to.window(tab)
+            self.assertEqual(self.closed("left"), [1001, "server_stopped", True])
+
+    def test_a_container_that_grows_too_old_ends_cleanly(self) -> None:
+        self.serve(
+            server("aged", ECHO, hosts=["aged.localhost"], container_max_age=4, idle_timeout=2, max_idle_timeout=2)
+        )
+        port = self.url.rpartition(":")[2]
+        token = self.token("aged.localhost")
+        self.window.driver.get(f"http://aged.localhost:{port}/?modal_session_token={token}")
+        self.open("aged", f"ws://aged.localhost:{port}/ws")
+        self.hears("aged", 1)
+        self.assertEqual(self.closed("aged"), [4408, "container_max_age", True])
