@@ -121,7 +121,7 @@ DAEMON = (
             "Whether containers die with the daemon, however it ends, and nothing is kept for the next one."),
     Setting("access_log", Parsed(log_target, LOG_TARGET), "-", RESTART,
             "Where a line for each request goes: a file (it may be rotated by renaming), `-` for standard output, which a "
-            "daemonized twistd does not have, or `off`."),
+            "daemonized twistd does not have, or `off`. A reader who stops loses lines; requests never wait for it."),
     Setting("access_log_format", OneOf(("combined", "json")), "combined", RESTART, "How these lines are written."),
     Setting("max_connections", Whole(1, 1_000_000), None, RESTART,
             "Clients' connections at most; more wait in the kernel's backlog.", unset="what the limit of open files leaves"),
