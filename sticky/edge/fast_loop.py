@@ -107,22 +107,23 @@ def accelerate(reactor: Any) -> Turn | None:
                 return
             raise
         turn.begin()
-        others = read(events, selectables, DIRECT, ended)
-        if others is not None:
-            for fd, event in others:
-                selectable = selectables.get(fd)
-                if selectable is None:  # an earlier event of this turn took it out
-                    continue
-                if (
-                    type(selectable) in DIRECT
-                ):  # an error, an end, or room to write: Twisted's own way without its context
-                    try:
-                        read_or_write(selectable, fd, event)
-                    except Exception:
-                        _log.failure("a connection failed while its end was told")
-                else:
-                    log.callWithLogger(selectable, read_or_write, selectable, fd, event)
-        turn.end()
+        try:
+            others = read(events, selectables, DIRECT, ended)
+            if others is not None:
+                for fd, event in others:
+                    selectable = selectables.get(fd)
+                    if selectable is None:  # an earlier event of this turn took it out
+                        continue
+                    if type(selectable) in DIRECT:
+                        # An error, an end, or room to write: Twisted's own way, without its context.
+                        try:
+                            read_or_write(selectable, fd, event)
+                        except Exception:
+                            _log.failure("a connection failed while its end was told")
+                    else:
+                        log.callWithLogger(selectable, read_or_write, selectable, fd, event)
+        finally:
+            turn.end()
 
     reactor.doIteration = iterate
     return turn
