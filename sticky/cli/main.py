@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Status.PIPE_CLOSED
 
 
-def _say(text: str, status: Status, trace: str = "") -> int:
+def _say(text: str, status: int, trace: str = "") -> int:
     sys.stderr.write(f"{trace}sticky: {text}\n")
     return status
 

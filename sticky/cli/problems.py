@@ -33,7 +33,7 @@ MEANINGS = {
 class Problem(Exception):
     """Ends a command. One line: what, where, why; `advice` says what next. Neither holds a token."""
 
-    def __init__(self, text: str, status: Status = Status.FAILED, advice: str = "") -> None:
+    def __init__(self, text: str, status: int = Status.FAILED, advice: str = "") -> None:
         super().__init__(text)
         self.text = text
         self.status = status

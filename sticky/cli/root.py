@@ -11,6 +11,7 @@ from sticky.cli import (
     containers,
     deploying,
     doctor,
+    entering,
     initial,
     keys,
     loadtest,
@@ -58,6 +59,7 @@ top.add_to(root)
 sessions.add_to(root)
 opening.add_to(sessions.group)
 containers.add_to(root)
+entering.add_to(containers.group)
 logs.add_to(root)
 tokens.add_to(root)
 keys.add_to(root)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -74,7 +75,7 @@ def describe(app: str, python: str | None, cwd: Path, timeout: float = 30) -> De
     if python is not None:
         runtime = _bare(_interpreter(python, directory))
     declaration = _ask(app, [*runtime, "describe", target], directory, timeout)
-    servers = tuple(_describe(one, declaration.name, target, runtime, directory) for one in declaration.servers)
+    servers = tuple(_describe(app, one, declaration.name, target, runtime, directory) for one in declaration.servers)
     if not servers:
         raise ConfigError(app, "", f"the app {declaration.name!r} has no Server: decorate a class with @app.server()")
     if wanted is not None:
@@ -88,12 +89,17 @@ def describe(app: str, python: str | None, cwd: Path, timeout: float = 30) -> De
 
 
 def _describe(
-    server: ServerDeclaration, app: str, target: str, runtime: Sequence[str], directory: Path
+    source: str, server: ServerDeclaration, app: str, target: str, runtime: Sequence[str], directory: Path
 ) -> DescribedServer:
     command = server.command
     home = Path(target).parent if names_file(target) else directory
     if command is None:
-        own = runtime if server.python is None else _bare(_interpreter(server.python, home))
+        own = runtime
+        if server.python is not None:
+            interpreter = _interpreter(server.python, home)
+            if shutil.which(interpreter) is None:
+                raise ConfigError(source, f"{server.name}.python", f"there is no interpreter {interpreter}")
+            own = _bare(interpreter)
         command = (*own, "serve", target, "--server", server.name)
     return DescribedServer(
         name=server.name,

@@ -11,8 +11,9 @@ import importlib.util
 import os
 import sys
 import traceback
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from sticky.sdk.app import App
 from sticky.sdk.decorators import sessioned_mark
@@ -58,6 +59,14 @@ def load_app(target: str) -> App:
     return apps[0]
 
 
+class _Fresh(SourceFileLoader):
+    """Reads the source and no cache: that goes by seconds and size, and somebody may be editing."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """See `importlib.abc.InspectLoader`."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _import_file(path: Path) -> ModuleType:
     path = path.absolute()
     if not path.is_file():
@@ -65,7 +74,7 @@ def _import_file(path: Path) -> ModuleType:
     # What `python game.py` would do, so that the file finds its neighbours.
     sys.path.insert(0, str(path.parent))
     name = path.stem if path.stem not in sys.modules else f"_sticky_app_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Fresh(name, str(path)))
     if spec is None or spec.loader is None:
         raise LoadError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -88,6 +88,10 @@ class DescribeTests(TestCase):
         (self.cwd / "apps").mkdir()
         (self.cwd / "apps" / "game.py").write_text("")
         own = ServerDeclaration(name="Game", port=1, sessioned=True, python="../venv/bin/python")
+        with self.assertRaisesRegex(ConfigError, "Game.python: there is no interpreter .*/venv/bin/python"):
+            self.describe("apps/game.py", AppDeclaration(name="a", servers=(own,)).document())
+        (self.cwd / "venv/bin").mkdir(parents=True)
+        (self.cwd / "venv/bin/python").touch(0o755)
         (server,) = self.describe("apps/game.py", AppDeclaration(name="a", servers=(own,)).document()).servers
         self.assertEqual(str(self.cwd / "apps" / "../venv/bin/python"), server.command[0])
 

@@ -104,9 +104,12 @@ class BareTests(SynchronousTestCase):
         self.assertNotIn("bootstrap.py", self.log())
 
     def test_an_interpreter_that_is_not_there(self) -> None:
-        daemon = self.start_daemon()
-        until("the start is refused", lambda: self.start(daemon).status_code == 503)
-        self.assertIn(str(self.folder / "venv/bin/python"), daemon.output())
+        daemon = Daemon(self.folder, "--app", "game.py")
+        self.addCleanup(daemon.stop)
+        self.assertEqual(2, daemon.wait(60))
+        self.assertIn(
+            f"sticky: game.py: Server.python: there is no interpreter {self.folder}/venv/bin/python", daemon.output()
+        )
 
     def test_an_old_python_is_told_so(self) -> None:
         program = (
