@@ -2,7 +2,7 @@
 
 import sys
 
-from sticky.cli.main import main
+from sticky.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import click
 
 from sticky._version import __version__
@@ -27,8 +31,32 @@ from sticky.cli.options import command
 from sticky.cli.output import say
 
 
+class PipeClosed(Exception):
+    """Whoever read the output has left. No OSError: click would make exit status 1 of that."""
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise PipeClosed from None
+
+
 class _InOrder(click.Group):
     """Lists its commands in the order in which they were added, which is the order in which they are needed."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """See `click.Command`: --help prints here."""
+        with _reading():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """See `click.Command`."""
+        with _reading():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

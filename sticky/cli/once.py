@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import click
 
 from sticky.cli.problems import Problem, Status
-from sticky.cli.root import root
+from sticky.cli.root import PipeClosed, root
 from sticky.errors import ConfigError
 from sticky.sdk.exception import Error, InvalidError
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status. Raises SystemExit only where a signal's handler does."""
+def once(arguments: Sequence[str] | None = None) -> int:
+    """See `sticky.cli.main`."""
     try:
         result = root.main(None if arguments is None else list(arguments), prog_name="sticky", standalone_mode=False)
         sys.stdout.flush()
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(_one_line(str(error)), Status.USAGE, getattr(error, "trace", ""))
     except Error as error:
         return _say(_one_line(str(error)), Status.FAILED)
-    except BrokenPipeError:
+    except (BrokenPipeError, PipeClosed):
         # Python would complain once more while it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Status.PIPE_CLOSED
