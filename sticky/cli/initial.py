@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from sticky.cli.options import command
+from sticky.cli.options import command, json_output
+from sticky.cli.output import as_json as print_json
 from sticky.cli.output import note, say
 from sticky.cli.problems import Problem, Status
 
@@ -89,7 +90,7 @@ listen = ["tcp:8080:interface=127.0.0.1"]
 # listen = ["ssl:8443:privateKey=key.pem:certKey=cert.pem"]       # TLS
 
 # Who may start sessions. Without any, the daemon makes a token for development in state/proxy-token.
-# Make one with: sticky tokens create --owner alice >> sticky.toml
+# Make one with: sticky tokens create --owner alice
 
 [servers.Server]
 # url = "https://counter.example.org"     # what clients see, behind a proxy of your own
@@ -104,9 +105,13 @@ def add_to(root: click.Group) -> None:
     @command(root, "init", "sticky init counter && cd counter && sticky serve app.py")
     @click.argument("folder", metavar="[FOLDER]", default=".", type=click.Path(path_type=Path))
     @click.option("--force", is_flag=True, help="Replace files that are there.")
-    def init(folder: Path, force: bool) -> None:
+    @json_output
+    def init(folder: Path, force: bool, as_json: bool) -> None:
         """Write an app.py and sticky.toml to begin with."""
         write(folder, force)
+        if as_json:
+            print_json({"files": [str(folder / "app.py"), str(folder / "sticky.toml")]})
+            return
         where = "" if folder == Path() else f"cd {folder} && "
         note(f"wrote {folder / 'app.py'} and {folder / 'sticky.toml'}; next:")
         say(f"{where}sticky serve app.py")

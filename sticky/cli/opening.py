@@ -5,18 +5,22 @@ that page sends it on with the token. So no token is in an argument list, where 
 from __future__ import annotations
 
 import secrets
+import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from html import escape
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from time import monotonic
+from typing import Any
 from urllib.parse import quote
 
 import click
 
 from sticky.cli.client import Admin
-from sticky.cli.options import command, daemon, servers, sessions
+from sticky.cli.options import command, daemon, json_output, servers, sessions
+from sticky.cli.output import as_json as print_json
 from sticky.cli.output import note, say
 from sticky.cli.problems import Problem, Status
 from sticky.edge.wire import Names
@@ -37,7 +41,10 @@ def add_to(group: click.Group) -> None:
     @click.option("--wait", type=click.FloatRange(1, 3600), default=PATIENCE, show_default=True, metavar="SECONDS",
                   help="How long the address is good.")  # fmt: skip
     @daemon
-    def open_(session: str | None, server: str | None, path: str, no_browser: bool, wait: float, admin: Admin) -> None:
+    @json_output
+    def open_(
+        session: str | None, server: str | None, path: str, no_browser: bool, wait: float, admin: Admin, as_json: bool
+    ) -> None:
         """Open SESSION, or a new one, in the browser."""
         if not path.startswith("/"):
             raise click.BadParameter("it must begin with /", param_hint="--path")
@@ -48,7 +55,8 @@ def add_to(group: click.Group) -> None:
             note(
                 f"waiting {wait:g} s for a browser on this machine to open this address; it is good once, Ctrl-C ends it"
             )
-        serve_once(target, None if no_browser else webbrowser.open, wait)
+        show = partial(_as_json, given) if as_json else say
+        serve_once(target, None if no_browser else webbrowser.open, wait, show)
 
 
 def with_token(url: str, parameter: str, token: str) -> str:
@@ -57,8 +65,20 @@ def with_token(url: str, parameter: str, token: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}{parameter}={quote(token, safe='')}{hash_}{fragment}"
 
 
-def serve_once(target: str, opening: Callable[[str], object] | None, wait: float) -> None:
-    """Give out an address on this machine that leads to `target` once. Raises `Problem` if nobody comes in time."""
+def _as_json(given: Mapping[str, Any], address: str) -> None:
+    print_json({"address": address, "session_id": given["session_id"], "server": given["server"], "url": given["url"]})
+
+
+def serve_once(
+    target: str,
+    opening: Callable[[str], object] | None,
+    wait: float,
+    show: Callable[[str], object] = lambda address: None,
+) -> None:
+    """Give out an address on this machine that leads to `target` once. Raises `Problem` if nobody comes in time.
+
+    `opening`: who opens it; None: `show` shows it to whoever will.
+    """
     key = secrets.token_urlsafe(24)
     used = False
 
@@ -95,7 +115,8 @@ def serve_once(target: str, opening: Callable[[str], object] | None, wait: float
     with HTTPServer(("127.0.0.1", 0), Page) as server:
         address = f"http://127.0.0.1:{server.server_port}/{key}"
         if opening is None:
-            say(address)
+            show(address)
+            sys.stdout.flush()  # whoever reads it opens it
         else:
             # In a thread: some browsers do not return before their window is closed.
             Thread(target=opening, args=(address,), daemon=True).start()

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from sticky._version import __version__
+from sticky.admin.bodies import API
 from sticky.cli import (
     asking,
     checking,
@@ -27,7 +28,8 @@ from sticky.cli import (
     tokens,
     top,
 )
-from sticky.cli.options import command
+from sticky.cli.options import command, json_output
+from sticky.cli.output import as_json as print_json
 from sticky.cli.output import say
 
 
@@ -73,9 +75,13 @@ def root() -> None:
 
 
 @command(root, "version", "sticky version")
-def version() -> None:
+@json_output
+def version(as_json: bool) -> None:
     """Print the version."""
-    say(f"sticky {__version__}")
+    if as_json:
+        print_json({"version": __version__, "api": API})
+    else:
+        say(f"sticky {__version__}")
 
 
 initial.add_to(root)

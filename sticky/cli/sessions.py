@@ -121,14 +121,21 @@ def start(server: str | None, idle_timeout: int | None, admin: Admin, as_json: b
 @server
 @click.option("--grace", type=click.FloatRange(0, 3600), metavar="SECONDS", help="Cut what is in flight after so long.")
 @daemon
-def terminate(session: str | None, everything: bool, server: str | None, grace: float | None, admin: Admin) -> None:
+@json_output
+def terminate(
+    session: str | None, everything: bool, server: str | None, grace: float | None, admin: Admin, as_json: bool
+) -> None:
     """End a session: nothing new from now on, what is in flight completes."""
     if everything == (session is not None) or (everything and server is None):
         raise click.UsageError("Give one SESSION, or --all with --server.")
     if session is not None:
-        note(f"{admin.terminate(session, grace)['session_id']} is terminated")
+        done = admin.terminate(session, grace)
+        if as_json:
+            print_json({"terminated": [done["session_id"]]})
+        else:
+            note(f"{done['session_id']} is terminated")
         return
-    count = 0
+    terminated: list[str] = []
     after = None
     while True:
         page = admin.call("GET", "/v1/sessions", {"server": server, "after": after, "limit": PAGE})
@@ -139,11 +146,14 @@ def terminate(session: str | None, everything: bool, server: str | None, grace: 
                 if problem.status is not Status.NOT_FOUND:
                     raise
                 continue  # it has ended meanwhile
-            count += 1
+            terminated.append(one["id"])
         after = page["next"]
         if after is None:
             break
-    note(f"{count} sessions of {server} are terminated")
+    if as_json:
+        print_json({"terminated": terminated})
+    else:
+        note(f"{len(terminated)} sessions of {server} are terminated")
 
 
 @command(group, "extend", "sticky sessions extend sd-4Kx0")

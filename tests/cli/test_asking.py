@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -146,11 +147,27 @@ class OnceTests(CommandCase):
         self.listen()
         self.replies["POST /v1/sessions"] = Reply(self.credentials())
         targets: list[str] = []
-        self.patch(opening, "serve_once", lambda target, opener, wait: targets.append(target))
+        self.patch(opening, "serve_once", lambda target, *_: targets.append(target))
         self.assertEqual(self.sticky("sessions", "open", "--path", "/lobby"), "")
         self.assertEqual(targets, [f"http://127.0.0.1:1/lobby?modal_session_token={TOKEN}"])
         self.assertIn("session sd-new of game", self.captured.err)
         self.assertNotIn(TOKEN, self.captured.err)
+
+    def test_the_address_for_a_program(self) -> None:
+        self.listen()
+        self.replies["POST /v1/sessions"] = Reply(self.credentials())
+
+        def once(target: str, opener: object, wait: float, show: Any) -> None:
+            self.assertIsNone(opener)
+            show("http://127.0.0.1:7/once")
+
+        self.patch(opening, "serve_once", once)
+        found = json.loads(self.sticky("sessions", "open", "--no-browser", "--json"))
+        self.assertEqual(
+            ("http://127.0.0.1:7/once", "sd-new", "game"), (found["address"], found["session_id"], found["server"])
+        )
+        self.assertNotIn(TOKEN, self.captured.out)
+        self.assertIn("waiting 60 s for a browser on this machine", self.captured.err)
 
     def test_open_of_one_that_is_there(self) -> None:
         self.listen()

@@ -148,6 +148,10 @@ class SessionsTests(DaemonCase):
         self.sticky("sessions", "terminate", "--all", "--server", "game")
         self.assertEqual(self.captured.err, "sticky: 2 sessions of game are terminated\n")
 
+    def test_terminate_says_whom_to_programs(self) -> None:
+        self.replies["POST /v1/sessions/sd-1/terminate"] = Reply({"session_id": "sd-1"})
+        self.assertEqual({"terminated": ["sd-1"]}, json.loads(self.sticky("sessions", "terminate", "sd-1", "--json")))
+
     def test_terminate_needs_to_know_what(self) -> None:
         for arguments in ((), ("sd-001", "--all"), ("--all",)):
             self.assertIn("Give one SESSION", self.complaint("sessions", "terminate", *arguments, status=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from sticky.config.loading import load
@@ -24,6 +25,10 @@ class InitTests(CommandCase):
         (server,) = settings.servers
         self.assertEqual((server.name, server.policy.max_concurrency, server.policy.max_containers), ("Server", 20, 4))
         self.assertEqual(settings.warnings, ())
+
+    def test_for_a_program(self) -> None:
+        found = json.loads(self.sticky("init", str(self.folder / "x"), "--json", state=False))
+        self.assertEqual({"files": [str(self.folder / "x" / name) for name in ("app.py", "sticky.toml")]}, found)
 
     def test_what_is_there_stays_unless_it_is_forced(self) -> None:
         (self.folder / "sticky.toml").write_text("mine")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from twisted.trial.unittest import TestCase
 
 from sticky import cli
 from sticky._version import __version__
+from sticky.admin.bodies import API
 from sticky.cli.document import commands
 from sticky.cli.options import Example
 from sticky.cli.root import root
@@ -81,6 +83,18 @@ class CommandTests(TestCase):
             self.assertIn("Example:\n  ", self.out.getvalue(), path)
             assert isinstance(command, Example)
             self.assertIn(path, command.example)
+
+    def test_every_command_that_answers_has_json(self) -> None:
+        # What these print is somebody else's: a program's, a screen's, a shell's.
+        others = {"run", "serve", "top", "curl", "completion", "containers exec"}
+        without = {
+            path.removeprefix("sticky ")
+            for path, command in commands(root, "sticky")
+            if not any("--json" in parameter.opts for parameter in command.params)
+        }
+        self.assertEqual(others, without)
+        self.assertEqual(0, cli.main(["version", "--json"]))
+        self.assertEqual({"version": __version__, "api": API}, json.loads(self.out.getvalue()))
 
     def test_whoever_reads_the_output_may_leave(self) -> None:
         class Closed(io.StringIO):
