@@ -213,8 +213,14 @@ class IInspection(Interface):
     def session(session: str) -> SessionView:
         """Raises `errors.SessionEnded` for one that is remembered, else `errors.UnknownSession`."""
 
-    def start(server: str, idle_timeout: float | None) -> Deferred[Credentials]:
-        """Start a session as the operator. Raises `errors.UnknownServer`, else fails as `ISessions.start` does."""
+    def start(server: str, idle_timeout: float | None, name: str | None) -> Deferred[Credentials]:
+        """Start a session as the operator, or find the operator's own of this name.
+
+        Raises `errors.UnknownServer`, else fails as `ISessions.start` does.
+        """
+
+    def release(server: str, name: str, grace: float | None) -> Deferred[None]:
+        """See `ISessions.release`: a name of the operator's own."""
 
     def credentials(session: str) -> Credentials:
         """A session's token once more. Raises as `session` does."""

@@ -132,10 +132,15 @@ class Inspection:
 
     # --- doing
 
-    def start(self, server: str, idle_timeout: float | None) -> Deferred[Credentials]:
+    def start(self, server: str, idle_timeout: float | None, name: str | None) -> Deferred[Credentials]:
         """See `IInspection`."""
         (service,) = self._of(server)
-        return self._servers.start(StartRequest(service.server, Caller(OPERATOR), OPERATOR, idle_timeout))
+        return self._servers.start(StartRequest(service.server, Caller(OPERATOR), OPERATOR, idle_timeout, name=name))
+
+    def release(self, server: str, name: str, grace: float | None) -> Deferred[None]:
+        """See `IInspection`."""
+        (service,) = self._of(server)
+        return self._servers.release(service.server, OPERATOR, name, grace)
 
     def credentials(self, session: str) -> Credentials:
         """See `IInspection`."""

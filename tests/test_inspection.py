@@ -102,7 +102,7 @@ class InspectionCase(SynchronousTestCase):
         return container
 
     def start(self, server: str = "game") -> Credentials:
-        waiting = self.inspection.start(server, None)
+        waiting = self.inspection.start(server, None, None)
         if not waiting.called:
             self.ready()
         return self.successResultOf(waiting)
@@ -123,7 +123,7 @@ class LookingTests(InspectionCase):
     def test_a_server_with_its_sessions_queue_and_totals(self) -> None:
         given = [self.start(), self.start()]
         lease = at_once(self.servers.begin(self.claims(given[0]), Holder()))
-        waiting = self.inspection.start("game", None)
+        waiting = self.inspection.start("game", None, None)
         self.clock.advance(3)
         game, echo = self.inspection.servers()
         self.assertEqual((game.active, game.draining, game.in_flight), (2, 0, 1))
@@ -137,7 +137,7 @@ class LookingTests(InspectionCase):
         self.assertEqual((self.inspection.servers()[0].in_flight, self.inspection.servers()[0].refused), (0, 0))
 
     def test_why_containers_failed_and_when_the_next_attempt_is(self) -> None:
-        waiting = self.inspection.start("game", None)
+        waiting = self.inspection.start("game", None, None)
         for _ in range(3):
             self.backend.spawned[-1].make_exit(status=1)
             self.clock.pump([0.5] * 20)
@@ -192,6 +192,20 @@ class DoingTests(InspectionCase):
         self.assertEqual(attrs.evolve(self.claims(again), issued_at=0), attrs.evolve(self.claims(given), issued_at=0))
         self.assertEqual((again.idle_timeout, again.created), (600.0, False))
 
+    def test_the_operators_names(self) -> None:
+        waiting = self.inspection.start("game", None, "lobby")
+        self.ready()
+        first = self.successResultOf(waiting)
+        again = self.successResultOf(self.inspection.start("game", None, "lobby"))
+        self.assertEqual((first.session, True, False), (again.session, first.created, again.created))
+        self.assertEqual("lobby", self.inspection.session(first.session).status.name)
+        self.successResultOf(self.inspection.release("game", "lobby", None))
+        with self.assertRaises(errors.SessionEnded):
+            self.inspection.session(first.session)
+        afresh = self.successResultOf(self.inspection.start("game", None, "lobby"))
+        self.assertTrue(afresh.created)
+        self.assertRaises(errors.UnknownServer, self.inspection.release, "gmae", "lobby", None)
+
     def test_terminate_and_extend(self) -> None:
         given = self.start()
         self.clock.advance(300)
@@ -236,7 +250,7 @@ class DoingTests(InspectionCase):
     def test_an_idle_container_stops_at_once_and_a_starting_one_too(self) -> None:
         given = self.start()
         self.assertEqual(self.inspection.stop_container(self.claims(given).container).state, "stopping")
-        waiting = self.inspection.start("game", None)
+        waiting = self.inspection.start("game", None, None)
         starting = self.backend.spawned[-1]
         self.inspection.stop_container(starting.id)
         self.assertEqual(starting.signals, ["TERM"])
@@ -254,7 +268,7 @@ class DoingTests(InspectionCase):
         self.assertRaises(errors.UnknownContainer, self.inspection.stop_container, "ct-none")
 
     def test_an_unknown_server_starts_nothing(self) -> None:
-        error = self.assertRaises(errors.UnknownServer, self.inspection.start, "gmae", None)
+        error = self.assertRaises(errors.UnknownServer, self.inspection.start, "gmae", None, None)
         self.assertIn("there are: echo, game", error.message)
 
 

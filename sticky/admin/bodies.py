@@ -111,6 +111,7 @@ def session(view: SessionView) -> Body:
         "container": status.container,
         "deployment": view.deployment,
         "owner": status.owner,
+        "name": status.name,
         "state": status.state,
         "reason": view.reason,
         "in_flight": status.in_flight,
@@ -135,6 +136,7 @@ def credentials(given: Credentials, server_name: str, url: str, brand: str) -> B
     return {
         "session_id": given.session,
         "token": given.token,
+        "created": given.created,
         "server": server_name,
         "url": url,
         "brand": brand,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -26,6 +27,7 @@ from sticky.iinspection import IDeploying, IInspection
 from sticky.ioperating import IOperating
 
 LONGEST_PAGE: Final = 1000
+LONGEST_NAME: Final = 128  #: characters
 _Done = TypeVar("_Done")
 
 #: A configuration file and an app, either may be None, seen from this folder. Blocks, so it is called in a thread.
@@ -131,8 +133,14 @@ class AdminCalls:
         if not isinstance(server, str):
             raise errors.BadRequest('The body names the Server: {"server": "…"}.')
         idle_timeout = _seconds(call.body.get("idle_timeout"), errors.BadIdleTimeout)
-        started = self._inspection.start(server, idle_timeout)
+        started = self._inspection.start(server, idle_timeout, _session_name(call.body.get("name")))
         return started.addCallback(lambda given: self._given(given, server))
+
+    def _release(self, call: Call) -> Result:
+        server, name = call.body.get("server"), _session_name(call.body.get("name"))
+        if not isinstance(server, str) or name is None:
+            raise errors.BadRequest('The body names the Server and the session: {"server": "…", "name": "…"}.')
+        return self._inspection.release(server, name, _grace(call)).addCallback(lambda _: {"name": name})
 
     def _token(self, call: Call) -> Result:
         view = self._inspection.session(call.arguments[0])
@@ -143,9 +151,7 @@ class AdminCalls:
         return bodies.credentials(given, server, url, self._inspection.daemon().brand)
 
     def _terminate(self, call: Call) -> Result:
-        grace = _seconds(call.body.get("grace"), errors.BadGrace)
-        if grace is not None and grace > 3600:
-            raise errors.BadGrace
+        grace = _grace(call)
         view = self._inspection.session(call.arguments[0])
         done = self._inspection.terminate(view.status.session, grace)
         return done.addCallback(lambda _: {"session_id": view.status.session})
@@ -248,6 +254,7 @@ ROUTES: Final = (
         frozenset({"server", "container", "owner", "after", "limit"}),
     ),
     Route("POST", "/v1/sessions", AdminCalls._start),
+    Route("POST", "/v1/sessions/release", AdminCalls._release),
     Route("GET", f"/v1/sessions/{_ID}", AdminCalls._session),
     Route("POST", f"/v1/sessions/{_ID}/terminate", AdminCalls._terminate),
     Route("POST", f"/v1/sessions/{_ID}/extend", AdminCalls._extend),
@@ -297,6 +304,26 @@ def shielded(doing: Deferred[_Done]) -> Deferred[_Done]:
 
     doing.addBoth(over)
     return answer
+
+
+def _grace(call: Call) -> float | None:
+    grace = _seconds(call.body.get("grace"), errors.BadGrace)
+    if grace is not None and grace > 3600:
+        raise errors.BadGrace
+    return grace
+
+
+def _session_name(value: object) -> str | None:
+    """As control calls take it. The error does not repeat it."""
+    if value is None:
+        return None
+    if (
+        not isinstance(value, str)
+        or not 1 <= len(value) <= LONGEST_NAME
+        or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in value)
+    ):
+        raise errors.BadSessionName
+    return value
 
 
 def _list(names: frozenset[str]) -> str:

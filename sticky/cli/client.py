@@ -71,9 +71,9 @@ class Admin:
                 return dict(server)
         raise Problem(f"there is no Server {name!r}; there are: {known}", Status.NOT_FOUND)
 
-    def start(self, server: str, idle_timeout: float | None = None) -> dict[str, Any]:
-        """Credentials of a new session."""
-        body = {"server": server, "idle_timeout": idle_timeout}
+    def start(self, server: str, idle_timeout: float | None = None, name: str | None = None) -> dict[str, Any]:
+        """Credentials of a new session, or of the one that has this name."""
+        body = {"server": server, "idle_timeout": idle_timeout, "name": name}
         return self.call("POST", "/v1/sessions", body=body, timeout=QUEUEING)
 
     def token(self, session: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`sticky sessions`: list, show, start, terminate, extend. `open` is next door."""
+"""`sticky sessions`: list, show, start, terminate, release, extend. `open` is next door."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from sticky.cli.options import (
     json_output,
     server,
     server_argument,
+    servers,
     session_argument,
 )
 from sticky.cli.output import as_json as print_json
-from sticky.cli.output import duration, facts_table, note, say, show, state, table
+from sticky.cli.output import duration, facts_table, note, printable, say, show, state, table
 from sticky.cli.problems import Problem, Status
 
 PAGE = 500  #: sessions that are asked for at once
@@ -88,26 +89,31 @@ def show_(session: str, admin: Admin, as_json: bool) -> None:
 @command(
     group,
     "start",
-    "sticky sessions start game --idle-timeout 3600\nTOKEN=$(sticky sessions start game --json | jq -r .token)",
+    "sticky sessions start game --idle-timeout 3600\n"
+    "sticky sessions start game --name lobby\n"
+    "TOKEN=$(sticky sessions start game --json | jq -r .token)",
 )
 @server_argument
 @click.option(
     "--idle-timeout", type=click.IntRange(1), metavar="SECONDS", help="End after so long with nothing in flight."
 )
+@click.option("--name", metavar="NAME", help="The session of this name: it is found, or started if it never was.")
 @daemon
 @json_output
-def start(server: str | None, idle_timeout: int | None, admin: Admin, as_json: bool) -> None:
+def start(server: str | None, idle_timeout: int | None, name: str | None, admin: Admin, as_json: bool) -> None:
     """Start a session and print its token.
 
-    Its owner is the operator. Everyone who has the token shares the session.
+    Its owner is the operator, whose names are its own. Everyone who has the token shares the session.
     """
-    name = admin.server(server)["name"]
-    given = admin.start(name, idle_timeout)
+    served = admin.server(server)["name"]
+    given = admin.start(served, idle_timeout, name)
     if as_json:
         print_json(given)
         return
+    there = "" if given["created"] else ", which was there already"
     note(
-        f"session {given['session_id']} of {name} at {given['url']}; it ends after {duration(given['idle_timeout'])} idle"
+        f"session {given['session_id']} of {served} at {given['url']}{there};"
+        f" it ends after {duration(given['idle_timeout'])} idle"
     )
     note(f"use it: sticky curl --session {given['session_id']} /    or: sticky sessions open {given['session_id']}")
     say(given["token"])
@@ -156,6 +162,22 @@ def terminate(
         note(f"{len(terminated)} sessions of {server} are terminated")
 
 
+@command(group, "release", "sticky sessions release lobby --server game")
+@click.argument("name", metavar="NAME")
+@click.option("--server", metavar="NAME", shell_complete=servers, help="Which Server.  [default: the only one]")
+@click.option("--grace", type=click.FloatRange(0, 3600), metavar="SECONDS", help="Cut what is in flight after so long.")
+@daemon
+@json_output
+def release(name: str, server: str | None, grace: float | None, admin: Admin, as_json: bool) -> None:
+    """Free a name of the operator's: its session is terminated, its next use starts another."""
+    served = admin.server(server)["name"]
+    found = admin.call("POST", "/v1/sessions/release", body={"server": served, "name": name, "grace": grace})
+    if as_json:
+        print_json(found)
+    else:
+        note(f"the name {printable(name)!r} is free on {served}")
+
+
 @command(group, "extend", "sticky sessions extend sd-4Kx0")
 @session_argument
 @daemon
@@ -175,6 +197,7 @@ def _show(one: dict[str, Any], as_json: bool) -> None:
         "container": one["container"],
         "deployment": one["deployment"],
         "owner": one["owner"],
+        "name": "-" if one["name"] is None else printable(one["name"]),
         "state": one["state"] + (f" ({one['reason']})" if one["reason"] else ""),
         "in flight": str(one["in_flight"]),
         "age": duration(one["age"]),

@@ -110,6 +110,21 @@ class DoingTests(CallsCase):
         )
         self.assertEqual(self.inspection.asked, [("start", "game", 30.0)])
 
+    def test_names(self) -> None:
+        waiting = self.calls.answer("POST", "/v1/sessions", {}, {"server": "game", "name": "Grün 1"})
+        assert isinstance(waiting, Deferred)
+        self.inspection.waiting.callback(Credentials(SessionId("sd-1"), "v4.public.t", 30.0, 1e9, False))
+        self.assertFalse(self.successResultOf(waiting)["created"])
+        released = self.ask("POST", "/v1/sessions/release", {"server": "game", "name": "Grün 1", "grace": 3})
+        self.assertEqual({"name": "Grün 1"}, released)
+        self.assertEqual(self.inspection.asked, [("start", "game", None, "Grün 1"), ("release", "game", "Grün 1", 3.0)])
+        wrong: object
+        for wrong in ("", "x" * 129, "a\nb", "\ud800", 5, ["a"]):
+            self.refused(errors.BadSessionName, "POST", "/v1/sessions", {"server": "game", "name": wrong})
+            self.refused(errors.BadSessionName, "POST", "/v1/sessions/release", {"server": "game", "name": wrong})
+        for body in ({"server": "game"}, {"name": "a"}, {}):
+            self.refused(errors.BadRequest, "POST", "/v1/sessions/release", body)
+
     def test_a_start_that_is_refused(self) -> None:
         self.inspection.waiting.errback(errors.QueueFull(retry_after=3.0))
         self.refused(errors.QueueFull, "POST", "/v1/sessions", {"server": "game"})

@@ -115,6 +115,7 @@ class CommandCase(SynchronousTestCase):
         return {
             "session_id": session,
             "token": TOKEN,
+            "created": True,
             "server": "game",
             "url": "http://127.0.0.1:1",
             "brand": "modal",

@@ -120,7 +120,7 @@ class SessionsTests(DaemonCase):
         self.replies["POST /v1/sessions"] = Reply(self.credentials())
         self.assertEqual(self.sticky("sessions", "start", "--idle-timeout", "600"), f"{TOKEN}\n")
         self.assertNotIn(TOKEN, self.captured.err)
-        self.assertEqual(self.asked[-1], ("POST /v1/sessions", {"server": "game", "idle_timeout": 600}))
+        self.assertEqual(self.asked[-1], ("POST /v1/sessions", {"server": "game", "idle_timeout": 600, "name": None}))
         self.assertEqual(json.loads(self.sticky("sessions", "start", "game", "--json"))["token"], TOKEN)
 
     def test_start_on_an_unknown_server_names_those_there_are(self) -> None:
@@ -147,6 +147,17 @@ class SessionsTests(DaemonCase):
         self.replies["POST /v1/sessions/sd-001/terminate"] = Reply({"error": "ended", "message": "Over."}, 410)
         self.sticky("sessions", "terminate", "--all", "--server", "game")
         self.assertEqual(self.captured.err, "sticky: 2 sessions of game are terminated\n")
+
+    def test_a_session_by_its_name(self) -> None:
+        self.replies["POST /v1/sessions"] = Reply({**self.credentials(), "created": False})
+        self.sticky("sessions", "start", "--name", "lobby")
+        self.assertEqual({"server": "game", "idle_timeout": None, "name": "lobby"}, self.asked[-1][1])
+        self.assertIn("which was there already", self.captured.err)
+        self.replies["POST /v1/sessions/release"] = Reply({"name": "lobby"})
+        self.sticky("sessions", "release", "lobby", "--grace", "5")
+        self.assertEqual({"server": "game", "name": "lobby", "grace": 5.0}, self.asked[-1][1])
+        self.assertEqual("sticky: the name 'lobby' is free on game\n", self.captured.err)
+        self.assertEqual({"name": "lobby"}, json.loads(self.sticky("sessions", "release", "lobby", "--json")))
 
     def test_terminate_says_whom_to_programs(self) -> None:
         self.replies["POST /v1/sessions/sd-1/terminate"] = Reply({"session_id": "sd-1"})

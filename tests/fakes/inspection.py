@@ -104,10 +104,15 @@ class FakeInspection:
                 return session(number)
         raise errors.UnknownSession
 
-    def start(self, server: str, idle_timeout: float | None) -> Deferred[Credentials]:
+    def start(self, server: str, idle_timeout: float | None, name: str | None) -> Deferred[Credentials]:
         self.containers(server)
-        self.asked.append(("start", server, idle_timeout))
+        self.asked.append(("start", server, idle_timeout) if name is None else ("start", server, idle_timeout, name))
         return self.waiting
+
+    def release(self, server: str, name: str, grace: float | None) -> Deferred[None]:
+        self.containers(server)
+        self.asked.append(("release", server, name, grace))
+        return succeed(None)
 
     def credentials(self, session_id: str) -> Credentials:
         return Credentials(self.session(session_id).status.session, "v4.public.secret", 600.0, 1e9, False)
