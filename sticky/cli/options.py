@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from sticky.cli.client import Admin
@@ -32,13 +33,19 @@ class StateDir(click.ParamType[Admin]):
 
 def _elsewhere(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     """Kept for `_there`, which is called after it: --url is eager."""
-    ctx.meta["sticky.url"] = value
+    ctx.meta["sticky.url"] = value, param.name is not None and _typed(ctx, param.name)
+
+
+def _typed(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _there(ctx: click.Context, param: click.Parameter, value: Admin) -> Admin:
-    """The daemon of --url, if there is one."""
-    url = ctx.meta.get("sticky.url")
-    if not url:
+    """The daemon of --url, if there is one. What was typed counts more than what the environment says."""
+    url, typed = ctx.meta.get("sticky.url", (None, False))
+    if typed and _typed(ctx, "admin"):
+        raise click.UsageError("Give --url or --state-dir.")
+    if not url or (_typed(ctx, "admin") and not typed):
         return value
     return Admin(Path(), NetworkWay(url, os.environ.get("STICKY_ADMIN_TOKEN", "")))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 
 from twisted.internet.endpoints import serverFromString
 
@@ -57,6 +58,16 @@ def tcp_endpoint(text: str, place: Place) -> str:
     if text.partition(":")[0] not in _PORTS:
         raise ValueError("no port is opened by this")
     return endpoint(text, place)
+
+
+def reaches_others(endpoint: str) -> bool:
+    """Whether a port is opened for more than this machine."""
+    interface = next((field[10:] for field in _FIELDS.findall(endpoint) if field.startswith("interface=")), "")
+    text = _unquoted(interface)
+    try:
+        return not ip_address(text).is_loopback
+    except ValueError:
+        return text != "localhost"
 
 
 def quoted(text: str) -> str:

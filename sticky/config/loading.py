@@ -99,6 +99,12 @@ def _load(
     tokens = tuple(_token(Layer(place, f"proxy_tokens[{at}].", raw), warnings) for at, raw in sections.tokens)
     daemon = _daemon([Layer(place, "daemon.", sections.daemon), Layer(command_line, "--", flags)], tokens)
     servers = _servers(sections.servers, place, app, cwd, environ, backends)
+    for endpoint in daemon.admin_listen:
+        if endpoint.startswith(("tcp:", "tcp6:")) and listeners.reaches_others(endpoint):
+            warnings.append(
+                f"{place.source}: daemon.admin_listen: {endpoint} sends admin tokens over the network in the clear;"
+                " use ssl:, or 127.0.0.1 behind a proxy that speaks TLS"
+            )
     for at, token in enumerate(tokens):
         if any(token.id == earlier.id for earlier in tokens[:at]):
             raise ConfigError(place.source, f"proxy_tokens[{at}].id", f"{show(token.id)} is there twice")

@@ -81,7 +81,7 @@ def run_entrypoint(
 @contextmanager
 def _environment(state_dir: str) -> Iterator[None]:
     """Point the SDK at this daemon and at no other."""
-    names = ("STICKY_STATE_DIR", "STICKY_URL", "STICKY_PROXY_TOKEN")
+    names = ("STICKY_STATE_DIR", "STICKY_URL", "STICKY_PROXY_TOKEN", "STICKY_ADMIN_URL", "STICKY_ADMIN_TOKEN")
     before = {name: os.environ.pop(name, None) for name in names}
     os.environ["STICKY_STATE_DIR"] = state_dir
     try:

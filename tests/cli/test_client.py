@@ -11,6 +11,29 @@ from sticky.cli.client import path
 from tests.cli.daemon import CommandCase, Reply
 
 
+class WhichTests(CommandCase):
+    """What is typed counts more than what the environment says."""
+
+    def test_a_state_directory_that_is_typed(self) -> None:
+        self.listen()
+        self.patch(
+            os, "environ", {**os.environ, "STICKY_ADMIN_URL": "http://127.0.0.1:1", "STICKY_ADMIN_TOKEN": "wk-a.ws-b"}
+        )
+        self.assertIn("game", self.sticky("status"))
+        self.assertEqual("", self.sticky("status", status=3, state=False))
+        self.assertIn("cannot reach the daemon at http://127.0.0.1:1", self.captured.err)
+
+    def test_a_url_that_is_typed(self) -> None:
+        self.listen()
+        env = {**os.environ, "STICKY_STATE_DIR": str(self.folder), "STICKY_ADMIN_TOKEN": "wk-a.ws-b"}
+        self.patch(os, "environ", env)
+        self.assertIn("game", self.sticky("status", state=False))
+        self.sticky("status", "--url", "http://127.0.0.1:1", status=3, state=False)
+
+    def test_both_are_too_many(self) -> None:
+        self.assertIn("Give --url or --state-dir", self.complaint("status", "--url", "http://127.0.0.1:1", status=2))
+
+
 class UnreachableTests(CommandCase):
     def test_no_state_directory(self) -> None:
         self.folder = self.folder / "gone"

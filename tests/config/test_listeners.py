@@ -10,7 +10,7 @@ from twisted.internet.endpoints import serverFromString
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.config.kinds import Place, Refused
-from sticky.config.listeners import endpoint, quoted
+from sticky.config.listeners import endpoint, quoted, reaches_others, tcp_endpoint
 
 PLACE = Place("sticky.toml", Path("/etc/a:b"))
 
@@ -25,6 +25,18 @@ class EndpointTests(SynchronousTestCase):
             "haproxy:tcp:8080",
         ):
             self.assertEqual(endpoint(text, PLACE), text)
+
+    def test_where_the_admin_api_may_listen(self) -> None:
+        self.assertEqual(tcp_endpoint("tcp:9443:interface=127.0.0.1", PLACE), "tcp:9443:interface=127.0.0.1")
+        for text in ("unix:a.sock", "haproxy:tcp:9443", "systemd:domain=INET:index=0", ""):
+            self.assertRaises(ValueError, tcp_endpoint, text, PLACE)
+        self.assertRaises(Refused, tcp_endpoint, "tcp:port", PLACE)
+
+    def test_ports_for_more_than_this_machine(self) -> None:
+        for text in ("tcp:1:interface=127.0.0.1", "tcp6:1:interface=\\:\\:1", "tcp:1:interface=localhost"):
+            self.assertFalse(reaches_others(text), text)
+        for text in ("tcp:1", "tcp:1:interface=0.0.0.0", "tcp6:1:interface=\\:\\:", "tcp:1:interface=192.0.2.1"):
+            self.assertTrue(reaches_others(text), text)
 
     def test_paths_become_absolute_and_stay_one_field(self) -> None:
         self.assertEqual(endpoint("unix:a.sock:mode=600", PLACE), "unix:/etc/a\\:b/a.sock:mode=600")

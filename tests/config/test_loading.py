@@ -26,6 +26,16 @@ class DefaultsTests(ConfigCase):
         self.assertEqual(settings.daemon.brand, "modal")
         self.assertEqual(settings.warnings, ())
 
+    def test_an_admin_port_in_the_clear_wants_a_second_look(self) -> None:
+        (line,) = self.load('[daemon]\nadmin_listen = ["tcp:9443"]\n' + ECHO).warnings
+        self.assertIn("daemon.admin_listen: tcp:9443 sends admin tokens over the network in the clear", line)
+        settings = self.load(
+            '[daemon]\nadmin_listen = ["tcp:9443:interface=127.0.0.1"]\nadmin_hosts = ["OPS.example"]\n' + ECHO
+        )
+        self.assertEqual((settings.daemon.admin_hosts, settings.warnings), (("ops.example",), ()))
+        refused = self.refused('[daemon]\nadmin_listen = ["unix:a"]\n' + ECHO)
+        self.assertIn("daemon.admin_listen", refused)
+
     def test_every_setting_of_the_design_is_read(self) -> None:
         server = self.server(
             """

@@ -76,12 +76,13 @@ class RunTests(TestCase):
         self.assertRaises(ProcessLookupError, os.kill, pid, 0)
 
     def test_the_entrypoint_reaches_its_daemon(self) -> None:
-        self.patch(os, "environ", {**os.environ, "STICKY_URL": "http://127.0.0.1:1"})
+        others = {"STICKY_URL": "http://127.0.0.1:1", "STICKY_ADMIN_URL": "http://127.0.0.1:1"}
+        self.patch(os, "environ", {**os.environ, **others})
         self.assertEqual(0, run_entrypoint(self.app(), command=self.command))
         session, token, state_dir = (self.folder / "result").read_text().split()
         self.assertEqual(("sd-1", "/_modal/sessions/start"), (session, token))
         self.assertFalse(Path(state_dir).exists())
-        self.assertEqual("http://127.0.0.1:1", os.environ["STICKY_URL"])
+        self.assertEqual(others, {name: os.environ[name] for name in others})
         self.assertNotIn("STICKY_STATE_DIR", os.environ)
         self.gone()
 
