@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -132,7 +133,7 @@ class DaemonTests(CommandCase):
 
     def test_why_containers_fail(self) -> None:
         _, err = self.run_("sessions", "start", "broken", status=1)
-        self.assertIn("containers of this Server fail to start. The reason is in `sticky status`", err)
+        self.assertIn("containers of this Server fail to start (exited). The reason is in `sticky status`", err)
         said, _ = self.run_("status")
         self.assertIn("broken: a container failed to start", said)
         self.assertIn("RuntimeError: no database", said)
@@ -210,10 +211,18 @@ class DaemonTests(CommandCase):
         return child.stdout.readline()
 
     def test_watching_on_a_terminal(self) -> None:
+        self.assertEqual(self.watched(lambda child, leader: os.write(leader, b"q")), 0)
+
+    def test_watching_until_ctrl_c_leaves_the_terminal_as_it_was(self) -> None:
+        self.assertEqual(self.watched(lambda child, leader: child.send_signal(signal.SIGINT)), 130)
+
+    def watched(self, end: Callable[[subprocess.Popen[str], int], object]) -> int:
+        """Watch until the screen is there, then `end` it; the exit status. The terminal is as it was."""
         leader, follower = pty.openpty()
         self.addCleanup(os.close, leader)
+        before = termios.tcgetattr(follower)
         child = self.popen("top", "--interval", "0.2", stdin=follower, stdout=follower, stderr=subprocess.PIPE)
-        os.close(follower)
+        self.addCleanup(os.close, follower)
         seen = b""
         os.set_blocking(leader, False)
 
@@ -227,11 +236,15 @@ class DaemonTests(CommandCase):
 
         until("the screen is there", shown)
         self.assertIn(b"\x1b[?1049h", seen)
-        os.write(leader, b"q")
-        self.assertEqual(child.wait(DEADLINE), 0)
+        end(child, leader)
+        status = child.wait(DEADLINE)
         seen = b""
         shown()
         self.assertIn(b"\x1b[?1049l", seen)
+        self.assertEqual(before, termios.tcgetattr(follower))
+        assert child.stderr is not None
+        self.assertEqual("", child.stderr.read().strip())
+        return status
 
     def test_check_by_the_daemon(self) -> None:
         (self.folder / "bad.toml").write_text("[daemon]\nworkers = 0\n")
