@@ -13,7 +13,7 @@ import click
 
 from sticky import errors
 from sticky.cli.advice import ADVICE
-from sticky.cli.encounters import APP, DAEMON
+from sticky.cli.encounters import APP, DAEMON, START
 from sticky.cli.options import Example
 from sticky.cli.problems import MEANINGS
 from sticky.cli.root import root
@@ -130,7 +130,7 @@ def errors_page() -> str:
     for reason, meaning in _REASONS.items():
         lines.append(f"| `{reason.value}` | {close_code(reason)} | {meaning} | {_cell(ADVICE[reason.value])} |")
     lines.append(_COMMAND.rstrip("\n"))
-    for title, encounters in (("An app or a configuration", APP), ("A daemon", DAEMON)):
+    for title, encounters in (("An app", APP), ("A daemon that is asked", DAEMON), ("A daemon that starts", START)):
         lines += ["", f"### {title}", "", "| when | exit status | what it says |", "| --- | --- | --- |"]
         lines += [f"| {one.when} | {int(one.status)} | `{_cell(one.says)}` |" for one in encounters]
     return "\n".join(lines) + "\n"

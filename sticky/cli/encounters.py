@@ -197,3 +197,53 @@ DAEMON = (
     ),
     Encounter("usage", "The command line is wrong", WRONG, "No such command '…' (see sticky --help)"),
 )
+
+#: Starting a daemon: `twistd -n sticky`, and so `serve` and `run`.
+START = (
+    Encounter(
+        "nothing",
+        "Nothing to serve is named",
+        WRONG,
+        "command line: nothing to serve; give --app game.py, --config sticky.toml or both",
+    ),
+    Encounter(
+        "option", "An option is wrong", WRONG, "command line: option --confg not recognized; see twistd sticky --help"
+    ),
+    Encounter("toml", "The file is no TOML", WRONG, "sticky.toml: is not valid TOML: …"),
+    Encounter(
+        "unknown_setting",
+        "It has a setting that is none",
+        WRONG,
+        "sticky.toml: servers.echo.max_containres: is not a setting; did you mean max_containers?",
+    ),
+    Encounter(
+        "wrong_value",
+        "A value is out of range",
+        WRONG,
+        "sticky.toml: servers.echo.max_containers: 0 is not allowed; allowed: a whole number from 1 to 10000",
+    ),
+    Encounter(
+        "port_taken",
+        "The port is taken",
+        FAILED,
+        "cannot listen on …: … Address already in use. Is another daemon running? Choose another port with --listen.",
+    ),
+    Encounter(
+        "state_in_use",
+        "Another daemon has the state directory",
+        FAILED,
+        "…: state_dir: in use by another daemon (pid …); stop it, or choose another",
+    ),
+    Encounter(
+        "in_the_way",
+        "Something else lies in the place of a file of the daemon",
+        FAILED,
+        "cannot start: …/state/lock: …",
+    ),
+    Encounter(
+        "open_state",
+        "Others can write to the state directory",
+        WRONG,
+        "…: state_dir: others can write to it; allowed: chmod 700 …",
+    ),
+)

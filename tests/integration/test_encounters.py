@@ -13,8 +13,9 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.cli import main
-from sticky.cli.encounters import APP, DAEMON, Encounter
+from sticky.cli.encounters import APP, DAEMON, START, Encounter
 from tests.cli.daemon import CommandCase, Reply
+from tests.integration.running_daemon import TWISTD, Daemon, Running
 
 HEAD = "import sticky\napp = sticky.App('a')\n"
 HOOK = "    @sticky.enter()\n    def start(self): pass\n"
@@ -137,17 +138,17 @@ class DaemonTests(CommandCase):
 
     def meet_no_admin_token(self) -> None:
         self.patch(os, "environ", {name: value for name, value in os.environ.items() if name != "STICKY_ADMIN_TOKEN"})
-        self.said("status", "--url", "http://127.0.0.1:1")
+        self.said("status", "--url", "http://127.0.0.1:1", state=False)
 
     def meet_not_reached(self) -> None:
         self.patch(os, "environ", {**os.environ, "STICKY_ADMIN_TOKEN": "wk-a.ws-b"})
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
-        self.said("status", "--url", f"http://127.0.0.1:{port}")
+        self.said("status", "--url", f"http://127.0.0.1:{port}", state=False)
 
     def meet_not_here(self) -> None:
         self.patch(os, "environ", {**os.environ, "STICKY_ADMIN_TOKEN": "wk-a.ws-b"})
-        self.said("doctor", "--url", "http://127.0.0.1:1")
+        self.said("doctor", "--url", "http://127.0.0.1:1", state=False)
 
     def meet_which_server(self) -> None:
         self.listen()
@@ -180,6 +181,74 @@ class DaemonTests(CommandCase):
 
     def meet_usage(self) -> None:
         self.said("nonsense", state=False)
+
+
+class StartTests(SynchronousTestCase):
+    def start(self, *arguments: str, config: str = "") -> tuple[int, str]:
+        """A daemon that ends at once: its status, and the last line that is Sticky's own."""
+        text = '[servers.echo]\ncommand = ["true"]\n' + config
+        (self.folder / "sticky.toml").write_text(text if config != "[" else config)
+        daemon = Running([*TWISTD, "-n", "--pidfile=", "sticky", *arguments], self.folder / "daemon.log")
+        try:
+            status = daemon.wait(60)
+        finally:
+            daemon.stop()
+        lines = [line for line in daemon.output().splitlines() if line.startswith("sticky: ")]
+        self.assertEqual(1, len(lines), daemon.output())
+        return status, lines[0]
+
+    def test_each(self) -> None:
+        scenes = {name.removeprefix("meet_"): getattr(self, name) for name in dir(self) if name.startswith("meet_")}
+        self.assertEqual({one.key for one in START}, set(scenes))
+        for one in START:
+            self.folder = Path(tempfile.mkdtemp()).resolve()
+            self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+            status, line = scenes[one.key]()
+            self.assertEqual(int(one.status), status, f"{one.key}: {line}")
+            self.assertTrue(fits(one, line), f"{one.key}: {line}")
+
+    config = ("--config", "sticky.toml")
+    free = ("--config", "sticky.toml", "--listen", "tcp:0:interface=127.0.0.1")
+
+    def meet_nothing(self) -> tuple[int, str]:
+        return self.start()
+
+    def meet_option(self) -> tuple[int, str]:
+        return self.start("--confg", "x")
+
+    def meet_toml(self) -> tuple[int, str]:
+        return self.start(*self.config, config="[")
+
+    def meet_unknown_setting(self) -> tuple[int, str]:
+        return self.start(*self.config, config="max_containres = 1\n")
+
+    def meet_wrong_value(self) -> tuple[int, str]:
+        return self.start(*self.config, config="max_containers = 0\n")
+
+    def meet_port_taken(self) -> tuple[int, str]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            return self.start(*self.config, "--listen", f"tcp:{port}:interface=127.0.0.1")
+
+    def meet_state_in_use(self) -> tuple[int, str]:
+        (self.folder / "sticky.toml").write_text('[servers.echo]\ncommand = ["true"]\n')
+        first = Daemon(self.folder, *self.config)
+        try:
+            first.url()
+            (self.folder / "daemon.log").unlink()
+            return self.start(*self.free)
+        finally:
+            first.stop()
+
+    def meet_in_the_way(self) -> tuple[int, str]:
+        (self.folder / "state").mkdir(mode=0o700)
+        (self.folder / "state" / "lock").mkdir()
+        return self.start(*self.free)
+
+    def meet_open_state(self) -> tuple[int, str]:
+        (self.folder / "state").mkdir()
+        (self.folder / "state").chmod(0o777)
+        return self.start(*self.free)
 
 
 class FittingTests(SynchronousTestCase):
