@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class CurlTests(CommandCase):
                 return case.status_of_curl
 
         self.patch(subprocess, "Popen", Curl)
-        self.patch(sys.modules["sticky.cli.asking"].shutil, "which", lambda name: f"/bin/{name}")
+        self.patch(shutil, "which", lambda name: f"/bin/{name}")
 
     def curl(self, *arguments: str, status: int = 0) -> str:
         """The configuration that it gets."""
@@ -91,7 +91,7 @@ class CurlTests(CommandCase):
         self.assertEqual(self.commands, [])
 
     def test_no_curl(self) -> None:
-        self.patch(sys.modules["sticky.cli.asking"].shutil, "which", lambda name: None)
+        self.patch(shutil, "which", lambda name: None)
         self.curl("/", status=1)
         self.assertIn("no curl on the PATH. Install it", self.captured.err)
 

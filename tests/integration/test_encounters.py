@@ -12,7 +12,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from sticky.cli import main
+from sticky.cli import main, once
 from sticky.cli.encounters import APP, DAEMON, START, Encounter
 from tests.cli.daemon import CommandCase, Reply
 from tests.integration.running_daemon import TWISTD, Daemon, Running
@@ -68,6 +68,7 @@ class AppTests(CommandCase):
         import sys
 
         self.patch(sys, "path", list(sys.path))
+        assert once  # the command itself is loaded by now, and stays
         before = set(sys.modules)
         self.addCleanup(lambda: [sys.modules.pop(name, None) for name in set(sys.modules) - before])
 
