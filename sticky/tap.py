@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from twisted.application.service import IService
+from twisted.logger import Logger
 from twisted.python import usage
 
 from sticky._version import __version__
@@ -21,6 +21,8 @@ from sticky.containers.describe import describe
 from sticky.containers.plugins import installed
 from sticky.errors import ConfigError
 from sticky.startup import WRONG_CONFIGURATION, give_up, one_line
+
+_log = Logger(namespace="sticky.tap")
 
 
 class Options(usage.Options):
@@ -87,7 +89,8 @@ class Options(usage.Options):
         self.sources = Sources(None if file is None else Path(file), app, self._flags(), Path.cwd())
         # User code runs in a child only, and only before the reactor: this blocks (architecture, decision 8).
         self.settings = self.sources.read(describe, os.environ, installed())
-        _warn(self.settings.warnings)
+        for warning in self.settings.warnings:
+            sys.stderr.write(f"sticky: warning: {one_line(warning)}\n")
 
     def _flags(self) -> dict[str, object]:
         flags: dict[str, object] = {}
@@ -135,10 +138,6 @@ def makeService(options: Options) -> IService:
         service = make_service(options.settings, options.sources)
     except ConfigError as error:
         give_up(str(error), WRONG_CONFIGURATION)
-    _warn(_shared_user(options.settings))
+    for warning in _shared_user(options.settings):
+        _log.warn("{what}", what=warning)  # kept by Twisted until twistd's log begins
     return service
-
-
-def _warn(warnings: Iterable[str]) -> None:
-    for warning in warnings:
-        sys.stderr.write(f"sticky: warning: {one_line(warning)}\n")

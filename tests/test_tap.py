@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from twisted.application.service import IService, Service
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors, tap, wiring
@@ -137,22 +138,24 @@ class RefusalTests(OptionsCase):
 
 
 class MakeServiceTests(OptionsCase):
-    def warnings(self, *arguments: str) -> str:
+    def warnings(self, *arguments: str) -> list[str]:
         self.patch(wiring, "make_service", lambda *settings: Service())
-        tap.makeService(self.options("--config", str(self.file), *arguments))
-        return self.stderr.getvalue()
+        options = self.options("--config", str(self.file), *arguments)
+        with capturedLogs() as events:
+            tap.makeService(options)
+        self.assertEqual(self.stderr.getvalue(), "")  # nothing is wrong
+        return [str(event["what"]) for event in events]
 
     def test_containers_that_can_read_the_keys_are_warned_of(self) -> None:
         self.patch(os, "geteuid", lambda: 0)
         hidden = '[servers.hidden]\ncommand = ["x"]\nhosts = ["h.localhost"]\nisolation = { read_only = true }\n'
         other = '[servers.other]\ncommand = ["x"]\nhosts = ["o.localhost"]\nuser = "nobody"\n'
         self.file.write_text(f'{FILE}hosts = ["e.localhost"]\n{hidden}{other}')
-        warning = self.warnings()
-        self.assertTrue(warning.startswith("sticky: warning: containers of echo run as root: "), warning)
-        self.assertEqual(warning.count("\n"), 1)
+        (warning,) = self.warnings()
+        self.assertTrue(warning.startswith("containers of echo run as root: "), warning)
 
     def test_nobody_is_warned_of_a_program_that_is_only_tried_out(self) -> None:
-        self.assertEqual(self.warnings("--ephemeral"), "")
+        self.assertEqual(self.warnings("--ephemeral"), [])
 
     def test_the_settings_are_what_is_wired(self) -> None:
         options = self.options("--config", str(self.file))
