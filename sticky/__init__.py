@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sticky.sdk.answers import SessionStatus as SessionStatus
     from sticky.sdk.app import App as App
     from sticky.sdk.autoscaler import AutoscalerSettings as AutoscalerSettings
+    from sticky.sdk.calls.functions import Session as Session
+    from sticky.sdk.calls.functions import remote as remote
     from sticky.sdk.decorators import enter as enter
     from sticky.sdk.decorators import exit as exit
     from sticky.sdk.decorators import sessioned as sessioned
@@ -24,6 +26,8 @@ _HOMES = {
     "App": "sticky.sdk.app",
     "AutoscalerSettings": "sticky.sdk.autoscaler",
     "Server": "sticky.sdk.server",
+    "Session": "sticky.sdk.calls.functions",
+    "remote": "sticky.sdk.calls.functions",
     "ServerSessionCredentials": "sticky.sdk.answers",
     "SessionStatus": "sticky.sdk.answers",
     "enter": "sticky.sdk.decorators",
@@ -36,10 +40,12 @@ __all__ = [
     "AutoscalerSettings",
     "Server",
     "ServerSessionCredentials",
+    "Session",
     "SessionStatus",
     "enter",
     "exception",
     "exit",
+    "remote",
     "sessioned",
 ]
 

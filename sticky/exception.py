@@ -5,10 +5,15 @@ from sticky.sdk.exception import (
     ConnectionError,
     Error,
     ExecutionError,
+    FunctionTimeoutError,
     InvalidError,
+    InvalidRequestError,
     NotFoundError,
     QueueTimeout,
+    RemoteExecutionError,
+    ResourceExhaustedError,
     SessionEndedError,
+    SessionExpiredError,
 )
 
 __all__ = [
@@ -16,8 +21,13 @@ __all__ = [
     "ConnectionError",
     "Error",
     "ExecutionError",
+    "FunctionTimeoutError",
     "InvalidError",
+    "InvalidRequestError",
     "NotFoundError",
     "QueueTimeout",
+    "RemoteExecutionError",
+    "ResourceExhaustedError",
     "SessionEndedError",
+    "SessionExpiredError",
 ]

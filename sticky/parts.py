@@ -144,7 +144,7 @@ def definition(
             directory=settings.directory,
             log=log_path(state_dir / "logs", settings.name, container),
             scratch=scratch / container,
-            env=settings.env,
+            env=settings.env if settings.sandbox is None else sandbox_env(settings, state_dir),
             url=public_url(settings),
             port=settings.port,
             ready_path=settings.ready_path,
@@ -154,6 +154,12 @@ def definition(
         )
 
     return Definition(deployment, settings, backend, spec)
+
+
+def sandbox_env(settings: ServerSettings, state_dir: Path) -> Mapping[str, str]:
+    """What a sandbox is told besides: where packages are kept, and how much memory it has."""
+    memory = {} if settings.memory is None else {"STICKY_MEMORY": str(settings.memory)}
+    return {**settings.env, "STICKY_PACKAGES": str(state_dir / "packages"), **memory}
 
 
 def service(
@@ -206,7 +212,9 @@ def site(settings: ServerSettings) -> Site:
         unauthenticated=settings.unauthenticated,
         public_names=settings.public_names,
         allowed_origins=frozenset(settings.allowed_origins),
-        half_close_timeout=settings.half_close_timeout,
+        calls=settings.sandbox is not None,
+        # A client of a call waits for its answer with both sides open: half-closed means cancelled, and interrupts it.
+        half_close_timeout=settings.half_close_timeout if settings.sandbox is None else None,
         ended_status=settings.ended_status,
         websocket=RelayRules(
             mode=settings.websocket,

@@ -75,7 +75,8 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "hangup": (),
     "daemon": ("service", "lease", "journal", "core.values", "core.tokens", "errors", "isticky", "startup"),
     "keys": ("core.tokens", "core.proxy_tokens", "errors"),
-    "sdk": ("sdk", "admin.sockets", "core.values", "errors", "edge.wire", "_version", "exception"),
+    "sandbox": ("sandbox",),  # runs in containers; its frames are shared with clients
+    "sdk": ("sandbox.frames", "sdk", "admin.sockets", "core.values", "errors", "edge.wire", "_version", "exception"),
     "exception": ("sdk.exception",),
     # The command reaches a daemon through its admin API only; what it shares with that is names and files' places.
     "cli": (

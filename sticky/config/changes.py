@@ -15,7 +15,9 @@ _KEYS = {"ready_path": "ready"}
 #: What an app says of itself, and so no setting.
 _OF_APPS = frozenset({"app", "reports_ready"})
 _CHANGES = {setting.name: setting.change for setting in SERVER}
-_LIMITS = tuple(field.name for field in attrs.fields(Policy))
+_LIMITS = tuple(
+    field.name for field in attrs.fields(Policy) if field.name != "single_use"
+)  # which follows from `sandbox`
 
 
 def what_runs(server: ServerSettings) -> tuple[tuple[str, object], ...]:

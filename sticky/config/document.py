@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from enum import Enum
 
 from sticky.config.kinds import show
-from sticky.config.table import DAEMON, DOCKER, ISOLATION, PROXY_TOKEN, REQUIRED, RLIMITS, SERVER, SERVER_NAME, Setting
+from sticky.config.table import (
+    DAEMON,
+    DOCKER,
+    ISOLATION,
+    PROXY_TOKEN,
+    REQUIRED,
+    RLIMITS,
+    SANDBOX,
+    SERVER,
+    SERVER_NAME,
+    Setting,
+)
 
 _INTRODUCTION = """\
 # Configuration
@@ -43,6 +54,11 @@ def document() -> str:
             PROXY_TOKEN,
         ),
         _section("[servers.NAME]", f"One table for each Server. NAME has {SERVER_NAME.allowed}.", SERVER),
+        _section(
+            "[servers.NAME.sandbox]",
+            "A Server that runs function calls. See [calls.md](calls.md).",
+            SANDBOX,
+        ),
         _section(
             "[servers.NAME.isolation]",
             "What child processes are kept from. See [isolation.md](isolation.md).",

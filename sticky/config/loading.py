@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from sticky.config import listeners
+from sticky.config import listeners, sandboxes
 from sticky.config.kinds import Place, Refused, show
 from sticky.config.layers import Layer, Reading, unknown
 from sticky.config.settings import DaemonSettings, ProxyTokenSettings, ServerSettings, Settings
@@ -23,7 +23,7 @@ from sticky.core.values import Policy, ServerName
 from sticky.errors import ConfigError
 
 _OF_PROCESSES = ("isolation", "memory", "cpu", "pids", "rlimits", "user")
-_POLICY = frozenset(field.name for field in attrs.fields(Policy))
+_POLICY = frozenset(field.name for field in attrs.fields(Policy)) - {"single_use"}
 _OF_STRANGERS = 100  #: starts that may wait for one client address
 
 
@@ -241,6 +241,15 @@ def _server(
     name: str, reading: Reading, declared: Declared | None, base: Path, backends: Collection[str]
 ) -> ServerSettings:
     values = reading.values
+    if values["sandbox"] is not None:
+        if declared is not None:
+            raise reading.wrong("sandbox", "this Server is an app's class; allowed: a Server of the file alone")
+        for key in sandboxes.DECIDED:
+            if reading.given(key):
+                raise reading.wrong(key, "is not for a Server with a sandbox table, which decides it")
+        if values["backend"] != "process":
+            raise reading.wrong("sandbox", f'is for backend = "process", and this one is {show(values["backend"])}')
+        sandboxes.apply(values["sandbox"], values, {"startup_timeout": reading.given("startup_timeout")})
     if declared is None:
         if values["command"] is None and values["docker"] is None:
             raise reading.wrong("command", 'is missing; give what to run, such as command = ["./server", "{port}"]')
@@ -270,7 +279,8 @@ def _server(
         values["max_queue_per_caller"] = (
             _OF_STRANGERS  # an owner's starts are those of all its users, an address's are not
         )
-    policy = Policy(**{key: values.pop(key) for key in _POLICY})
+    single_use = values["sandbox"] is not None
+    policy = Policy(**{key: values.pop(key) for key in _POLICY}, single_use=single_use)
     _check_policy(policy, reading)
     return ServerSettings(
         name=ServerName(name),

@@ -67,6 +67,7 @@ class ServerSettings:
     directory: Path  #: containers' working directory
     backend: str
     docker: Mapping[str, object] | None  #: what the backend "docker" takes as options
+    sandbox: Mapping[str, object] | None  #: it runs function calls, with these
     isolation: Mapping[str, object] | None  #: what the backend "process" takes as options, as the next five
     memory: int | None  #: bytes
     cpu: float | None  #: processors

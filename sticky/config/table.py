@@ -38,6 +38,7 @@ from sticky.config.kinds import (
     Variables,
     Whole,
 )
+from sticky.config.sandboxes import module, requirement
 from sticky.config.subtables import Number, SubTable, local_socket, mount, size, writable
 from sticky.core.values import MAX_SESSIONS, Placement, Policy
 
@@ -182,6 +183,19 @@ DOCKER = (
             "Where the Engine listens; of Podman /run/podman/podman.sock."),
 )
 
+SANDBOX = (
+    Setting("preimport", ManyOf(Parsed(module, "a module's name, such as numpy or sklearn.svm")), (), DEPLOYMENT,
+            "Modules that are imported before the first call."),
+    Setting("packages", ManyOf(Parsed(requirement, "a package's name, perhaps with a version, such as pandas==2.2.3")), (),
+            DEPLOYMENT, "Packages from PyPI, installed by pip once and kept in the state directory."),
+    Setting("idle_ttl", Seconds(0, _MONTH), 300.0, DEPLOYMENT,
+            "How long a sandbox waits for its session's next call; 0: for as long as `container_max_age` allows."),
+    Setting("python", Text(r"[^\0]+", "the path of an interpreter that has sticky and cloudpickle installed"), None, DEPLOYMENT,
+            "What runs the calls.", unset="the daemon's own interpreter"),
+    Setting("snapshot", Flag(), True, DEPLOYMENT,
+            "Sandboxes are forked from a process that has imported what they need. Without it each imports for itself."),
+)
+
 ISOLATION = (
     Setting("network", Flag(), False, DEPLOYMENT,
             "A network namespace of its own, with nothing but its loopback: a program with a hard-coded port runs in many "
@@ -220,6 +234,8 @@ SERVER = (
             "How containers are run."),
     Setting("docker", SubTable(DOCKER, REQUIRED, "a table with an image, such as { image = \"game:3\" }"), None, DEPLOYMENT,
             "For `backend = \"docker\"`; see the table below.", unset="none"),
+    Setting("sandbox", SubTable(SANDBOX, REQUIRED, "a table such as { preimport = [\"numpy\"] }"), None, DEPLOYMENT,
+            "The Server runs function calls (calls.md) instead of a program: see the table below.", unset="none"),
     Setting("isolation", SubTable(ISOLATION, REQUIRED, "a table such as { network = true }"), None, DEPLOYMENT,
             "For `backend = \"process\"`: what containers are kept from; see the table below and isolation.md.",
             unset="a plain child process"),

@@ -146,6 +146,9 @@ class Capacity:
                 kept.state,
                 kept.reason,
             )
+            # Whether one that is empty has had a session nobody noted: it is taken for used.
+            container.single_use = self.policy.single_use
+            container.used = kept.state is not ContainerState.STARTING
             container.stop_at = now + {
                 ContainerState.STARTING: self.policy.startup_timeout,
                 ContainerState.DRAINING: self.policy.exit_grace_period,
@@ -185,6 +188,9 @@ class Capacity:
                     seen.surplus.append((container, container.empty_since))
             elif container.close_asked or state is ContainerState.STOPPING:
                 seen.closing += 1
+            elif ready and not sessions and container.spent:
+                seen.closing += 1
+                seen.surplus.append((container, container.empty_since))
             elif ready or state is ContainerState.STARTING:
                 seen.starting = seen.starting or not ready
                 until = container.born + container.max_age - demand.idle_timeout
@@ -286,6 +292,7 @@ class Capacity:
             self.policy.max_concurrency,
             self._born,
             stop_at=now + self.policy.startup_timeout,
+            single_use=self.policy.single_use,
         )
         self.containers[container.id] = container
         self._emit(ContainerCreated(container.id, container.deployment, now, container.max_age))

@@ -70,6 +70,8 @@ class Container:
     close_asked: bool = False
     stop_at: float = UNBOUNDED
     proven_at: float = UNBOUNDED
+    single_use: bool = False  #: one session in its life
+    used: bool = False  #: it has, had, or was asked to take a session
 
     def move(self, what: ContainerInput) -> None:
         """Take one row of the table. Raises `IllegalEvent`, having changed nothing, where there is none."""
@@ -95,7 +97,12 @@ class Container:
     @property
     def has_place(self) -> bool:
         """Whether its ledger takes one more session."""
-        return self.load < self.limit
+        return self.load < self.limit and not self.spent
+
+    @property
+    def spent(self) -> bool:
+        """Whether what an earlier session left behind could be met by another one."""
+        return self.single_use and self.used
 
     def serves(self, now: float, idle_timeout: float) -> bool:
         """Whether it goes on, for such a session long enough. The newest deployment is the caller's to see to."""
@@ -107,6 +114,7 @@ class Container:
 
     def saw(self, now: float, version: int, sessions: int) -> None:
         """A snapshot of its ledger arrived; an older one than we have is ignored."""
+        self.used = self.used or version > 0
         if version >= self.version:
             self.version = version
             self.sessions = sessions

@@ -246,6 +246,7 @@ class Fleet(SessionCalls):
             session = self._ids.session()
             self.starts.place(start, container.id, session)
             container.grants.add(session)
+            container.used = True
             container.note_empty(now)
             self.mail.append(Admit(container.id, session, start.caller, start.idle_timeout, start.name))
 
@@ -395,4 +396,5 @@ class Fleet(SessionCalls):
 
     def open_ledger(self, container: Container) -> None:
         """A ledger for a container that is new here."""
-        self.ledgers.open(container.id, container.limit, container.dies_at + TOKEN_LEEWAY)
+        ledger = self.ledgers.open(container.id, container.limit, container.dies_at + TOKEN_LEEWAY)
+        ledger.single_use = container.single_use

@@ -43,6 +43,7 @@ class Ledger:
         "expected_at",
         "limit",
         "sessions",
+        "single_use",
         "state",
         "tokens_end_at",
         "version",
@@ -67,6 +68,7 @@ class Ledger:
         self._answer = answer
         self._effect = effect
         self._sooner = sooner
+        self.single_use = False  #: it takes one session in its life
         self.expected_at = UNBOUNDED  #: what whoever watches several ledgers expects `next_deadline` to be, or earlier
         self._heap: list[tuple[float, int, Session]] = []
         self._order = 0  # ties in the heap are broken by age, never by comparing sessions
@@ -75,7 +77,7 @@ class Ledger:
 
     def admit(self, now: float, request: Admit) -> None:
         """Take the session, or say why not."""
-        if self.state is not LedgerState.OPEN:
+        if self.state is not LedgerState.OPEN or (self.single_use and self.version):
             self._answer(Closed(self.container, request.session, self.version, len(self.sessions)))
         elif len(self.sessions) >= self.limit:
             self._answer(Full(self.container, request.session, self.version, len(self.sessions)))

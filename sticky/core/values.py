@@ -63,6 +63,7 @@ class Policy:
     max_queue_per_caller: int | None = None  #: None: max_queue
     max_sessions_per_caller: int = 10_000
     placement: Placement = Placement.SPREAD
+    single_use: bool = False  #: a container that has had a session gets no other, and stops when that has ended
     serial: bool = False  #: one request at a time in each session
     session_wait_timeout: float = 60.0  #: how long a request waits for its turn
     max_session_waiters: int = 100  #: requests of one session that wait at most

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sticky import errors
+from sticky.edge.calls import FreshCall, has_session, is_call
 from sticky.edge.controls import ControlCall
 from sticky.edge.credentials import Credential, Source, find_credential, public_base, redirect_answer, wants_redirect
 from sticky.edge.forwarding import host_name, origin_allowed
@@ -51,8 +52,9 @@ class Gate:
             site = self._hosts.get(head.host) or self._site(head.host)
             answer = preflight_answer(head, site) if site.allowed_origins else None
             if answer is None:
-                if head.target.startswith(context.names.control):
-                    self._control(front, head, site)
+                if head.target.startswith(context.names.control) and not self._is_call_of_session(
+                    front, head, site, first
+                ):
                     return
                 credential = self._credential(head, site)
                 if self._suspects:
@@ -145,7 +147,24 @@ class Gate:
 
     # --- what is not a data request
 
-    def _control(self, front: Frontend, head: RequestHead, site: Site) -> None:
+    def _is_call_of_session(self, front: Frontend, head: RequestHead, site: Site, first: bytes) -> bool:
+        """A function call with a session's token is a data request; every other request below /_<brand>/ is served here."""
+        names = self._context.names
+        if not is_call(head, site, names):
+            call = ControlCall(front, head, site)
+            front.serve(call)
+            call.start(self._control_request(front, head, site))
+            return False
+        if head.method != b"POST":
+            raise errors.MethodNotAllowed("POST")
+        if has_session(head, site, names):
+            return True
+        fresh = FreshCall(front, head, site, first, self._control_request(front, head, site))
+        front.serve(fresh)
+        fresh.start()
+        return False
+
+    def _control_request(self, front: Frontend, head: RequestHead, site: Site) -> ControlRequest:
         names = self._context.names
         credential = None
         try:
@@ -153,23 +172,19 @@ class Gate:
             token = None if credential is None else credential.token
         except errors.BadCredential:
             token = b""  # present, and valid nowhere
-        call = ControlCall(front, head, site)
-        front.serve(call)
-        call.start(
-            ControlRequest(
-                server=site.name,
-                sessioned=site.sessioned,
-                unauthenticated=site.unauthenticated,
-                named=site.public_names or not site.unauthenticated,
-                method=head.method,
-                path=head.path,
-                query=head.query,
-                headers=head.fields,
-                client=front.peer.client(head),
-                origin_allowed=origin_allowed(head, site.allowed_origins),
-                session_token=token,
-                session_from_cookie=credential is not None and credential.source is _COOKIE,
-            )
+        return ControlRequest(
+            server=site.name,
+            sessioned=site.sessioned,
+            unauthenticated=site.unauthenticated,
+            named=site.public_names or not site.unauthenticated,
+            method=head.method,
+            path=head.path,
+            query=head.query,
+            headers=head.fields,
+            client=front.peer.client(head),
+            origin_allowed=origin_allowed(head, site.allowed_origins),
+            session_token=token,
+            session_from_cookie=credential is not None and credential.source is _COOKIE,
         )
 
     def _answer(self, front: Frontend, head: RequestHead, site: Site, answer: Answer) -> None:

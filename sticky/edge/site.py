@@ -22,7 +22,8 @@ class Site:
     unauthenticated: bool = False
     public_names: bool = False  #: on an unauthenticated Server everybody may name sessions, and shares the names
     allowed_origins: frozenset[str] = frozenset()  #: serialized origins, lower case
-    half_close_timeout: float = 10.0
+    calls: bool = False  #: it runs function calls
+    half_close_timeout: float | None = 10.0  #: None: a FIN means that the client is gone
     ended_status: int = 410  #: 410 or 401
     websocket: RelayRules = attrs.field(factory=RelayRules)
     websocket_refusal: str = "close"  #: how browsers learn that a session ended: "close" (101, then a code) or "http"

@@ -10,10 +10,15 @@ __all__ = [
     "ConnectionError",
     "Error",
     "ExecutionError",
+    "FunctionTimeoutError",
     "InvalidError",
+    "InvalidRequestError",
     "NotFoundError",
     "QueueTimeout",
+    "RemoteExecutionError",
+    "ResourceExhaustedError",
     "SessionEndedError",
+    "SessionExpiredError",
 ]
 
 
@@ -51,3 +56,33 @@ class QueueTimeout(Error):
 
 class ConnectionError(Error):
     """The daemon could not be found or reached, in any of the attempts. May work once it runs."""
+
+
+class RemoteExecutionError(Error):
+    """The function raised. The call has finished and the session lives on, with whatever the function had done until then."""
+
+    def __init__(self, message: str, *, type: str, traceback: str, output: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.type = type  #: the exception's class, by name
+        self.traceback = traceback  #: as Python prints it, of the function's own frames
+        self.output = output  #: the last lines that the call printed
+
+
+class SessionExpiredError(SessionEndedError):
+    """The session's sandbox is gone, and with it all state. To continue, open a new `Session`."""
+
+
+class ResourceExhaustedError(Error):
+    """No place, or no turn, in time. `code` tells which: "session_busy", or a lack of room such as "queue_timeout". May work later."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class InvalidRequestError(InvalidError):
+    """The call cannot run as it was asked for: its sandbox came from a snapshot, or lacks a package. Retrying does not help."""
+
+
+class FunctionTimeoutError(Error):
+    """The function took longer than its `timeout`. It was interrupted, and its session is over."""

@@ -27,6 +27,7 @@ class Names:
     release_path: str
     status_path: str
     extend_path: str
+    calls_path: str
 
 
 def names_from(environ: Mapping[str, str] | None = None) -> Names:
@@ -56,4 +57,5 @@ def names_of(brand: str) -> Names:
         release_path=f"{sessions}/release",
         status_path=f"{sessions}/status",
         extend_path=f"{sessions}/extend",
+        calls_path=f"{wire.control.decode('ascii')}calls",
     )

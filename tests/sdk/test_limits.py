@@ -44,5 +44,5 @@ class SameAsConfigurationTests(TestCase):
         from sticky.sdk.app import App
 
         arguments = set(inspect.signature(App.server).parameters)
-        elsewhere = {"sessioned", "docker"}  # the decorator; an image is the operator's choice, in the file
+        elsewhere = {"sessioned", "docker", "sandbox"}  # the decorator; an image is the operator's choice, in the file
         self.assertEqual(set(), set(ROWS) - arguments - elsewhere)

@@ -1,0 +1,65 @@
+"""Packages that a sandbox's functions need: installed once, kept, shared. Runs INSIDE a container, before the first call."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+_DONE = ".complete"
+
+
+class NotInstalled(Exception):
+    """pip would not; the text has its last lines."""
+
+
+def folder_of(root: Path, packages: Sequence[str]) -> Path:
+    """Where these packages are, for this interpreter."""
+    what = "\n".join([sys.implementation.cache_tag or "", *sorted(packages)])
+    return root / hashlib.sha256(what.encode()).hexdigest()[:24]
+
+
+def _pip(command: Sequence[str]) -> tuple[int, str]:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    return done.returncode, done.stdout + done.stderr
+
+
+def ensure(root: Path, packages: Sequence[str], run: Callable[[Sequence[str]], tuple[int, str]] = _pip) -> Path:
+    """The folder with these packages, made if it is not there. Several at once: one installs, the others wait.
+
+    Raises `NotInstalled`; nothing half is ever found.
+    """
+    folder = folder_of(root, packages)
+    if (folder / _DONE).exists():
+        return folder
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(root / f"{folder.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / _DONE).exists():
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        status, output = run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--disable-pip-version-check",
+                "--no-input",
+                "--quiet",
+                "--target",
+                str(folder),
+                "--",
+                *packages,
+            ]
+        )
+        if status:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise NotInstalled("\n".join(output.strip().splitlines()[-10:]))
+        os.close(os.open(folder / _DONE, os.O_WRONLY | os.O_CREAT, 0o600))
+    return folder

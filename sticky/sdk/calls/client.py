@@ -1,0 +1,200 @@
+"""One call over HTTP: the request's frames out, output and value back. Blocking; a connection is used for one call after the other.
+
+A call is never sent twice by itself: whether its first sending had an effect is not for this to guess.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+
+from sticky.sandbox.frames import (
+    CONTENT_TYPE,
+    LARGEST,
+    Assembly,
+    Kind,
+    TornFrame,
+    announced,
+    document,
+    pieces,
+    read_document,
+    read_frame,
+)
+from sticky.sdk.exception import ConnectionError, ExecutionError, InvalidError
+from sticky.sdk.steps import Reply, dialled
+
+CONNECT_TIME = 15.0  #: seconds
+
+
+@attrs.frozen
+class Prepared:
+    """A call, pickled."""
+
+    function: bytes = attrs.field(repr=False)
+    arguments: bytes = attrs.field(repr=False)
+    said: Mapping[str, Any]  #: the rest of its description
+
+    def check(self) -> None:
+        """Raises `InvalidError` for what is too large."""
+        for name, data in (("function", self.function), ("arguments", self.arguments)):
+            if len(data) > LARGEST:
+                raise InvalidError(f"the {name} of the call have {len(data)} bytes pickled; the most is {LARGEST}")
+
+
+@attrs.frozen
+class Outcome:
+    """How a call ended."""
+
+    said: Mapping[str, Any]
+    value: bytearray = attrs.field(repr=False)
+
+
+class Broken(Exception):
+    """The answer broke off: the sandbox may have died, or the network."""
+
+
+class CallConnection:
+    """A connection to one Server. Not for two threads at once; `cut` may come from another."""
+
+    def __init__(self, url: str, path: str) -> None:
+        self.url = url
+        self._path = path
+        self._connection: http.client.HTTPConnection | None = None
+
+    def call(
+        self, prepared: Prepared, headers: Mapping[str, str], print_to: Callable[[Kind, bytes], None]
+    ) -> Outcome | Reply:
+        """Send it and hear it out. A `Reply` is a refusal of the proxy. Raises `Broken`, `ConnectionError`."""
+        prepared.check()
+        fresh = self._connection is None
+        try:
+            response = self._sent(prepared, headers)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            if fresh:
+                raise ConnectionError(
+                    f"no answer from {self.url}: {_reason(error)}. Is the daemon running there?"
+                ) from None
+            raise Broken(_reason(error)) from None
+        try:
+            if response.status != 200 or response.getheader("content-type") != CONTENT_TYPE:
+                body = response.read(1 << 20)
+                return Reply(response.status, body)
+            return _heard(response, print_to)
+        except (OSError, http.client.HTTPException, TornFrame, ValueError) as error:
+            self.close()
+            raise Broken(_reason(error)) from None
+
+    def cut(self) -> None:
+        """End the call that is under way: its sandbox is told by the connection's end."""
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            try:
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it is gone already
+
+    def close(self) -> None:
+        """Give the connection back."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _sent(self, prepared: Prepared, headers: Mapping[str, str]) -> http.client.HTTPResponse:
+        connection = self._connection
+        if connection is not None and connection.sock is not None and _stale(connection.sock):
+            self.close()  # before anything was sent: nothing can have had an effect
+            connection = None
+        if connection is None:
+            connection = self._connection = self._opened()
+        sizes = {"function": len(prepared.function), "arguments": len(prepared.arguments)}
+        first = document(Kind.CALL, {"sizes": sizes, **prepared.said})
+        length = len(first) + _framed(prepared.function) + _framed(prepared.arguments)
+        connection.putrequest("POST", self._path, skip_accept_encoding=True)
+        for name, value in {**headers, "content-type": CONTENT_TYPE, "content-length": str(length)}.items():
+            connection.putheader(name, value)
+        if length < 1 << 16:
+            connection.endheaders(first + b"".join(_body(prepared)))
+        else:
+            connection.endheaders(first)
+            for piece in _body(prepared):
+                connection.send(piece)
+        return connection.getresponse()
+
+    def _opened(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.url)
+        host = dialled(parts.hostname or "")
+        if parts.scheme == "https":
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, parts.port, timeout=CONNECT_TIME, context=ssl.create_default_context()
+            )
+        else:
+            connection = http.client.HTTPConnection(host, parts.port, timeout=CONNECT_TIME)
+        connection.connect()
+        assert connection.sock is not None
+        connection.sock.settimeout(
+            None
+        )  # a call may be silent for as long as it takes; the peer's death is the kernel's to tell
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connection
+
+
+def _stale(sock: socket.socket) -> bool:
+    """Whether the other side has closed a connection that waits for its next call."""
+    if isinstance(sock, ssl.SSLSocket):
+        return False
+    try:
+        return sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _framed(data: bytes) -> int:
+    return len(data) + 5 * -(-len(data) // (1 << 20))
+
+
+def _body(prepared: Prepared) -> Iterator[bytes]:
+    yield from pieces(Kind.FUNCTION, prepared.function)
+    yield from pieces(Kind.ARGUMENTS, prepared.arguments)
+
+
+def _heard(response: http.client.HTTPResponse, print_to: Callable[[Kind, bytes], None]) -> Outcome:
+    value: list[bytes] = []
+    while True:
+        found = read_frame(response.read)
+        if found is None:
+            raise TornFrame("the answer ends before the call does")
+        kind, payload = found
+        if kind in (Kind.STDOUT, Kind.STDERR):
+            print_to(kind, payload)
+        elif kind is Kind.VALUE:
+            value.append(payload)
+        elif kind is Kind.DONE:
+            said = read_document(payload)
+            whole = Assembly(announced(said.get("size")))
+            for piece in value:
+                whole.add(piece)
+            if not whole.complete:
+                raise TornFrame("the value is shorter than was announced")
+            response.read()
+            return Outcome(said, whole.data)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return str(error) or type(error).__name__
+
+
+def no_sense(url: str) -> ExecutionError:
+    """An answer that is none."""
+    return ExecutionError(f"{url} answered in a way that no Sticky does. Is this the URL of a Server with a sandbox?")

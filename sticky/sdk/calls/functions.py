@@ -1,0 +1,412 @@
+"""`remote`, `Session` and `bind`: what users write to have a function run in a sandbox. Owns what each outcome means to them.
+
+Must not know how bytes travel (`client`) nor what of a function goes along (`capture`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import pickle
+import re
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, overload
+
+import attrs
+
+from sticky.sandbox.frames import Kind
+from sticky.sdk.calls.capture import packed_arguments, packed_function
+from sticky.sdk.calls.client import Broken, CallConnection, Outcome, Prepared, no_sense
+from sticky.sdk.calls.sandboxes import check_name, forget_places, named, place_of
+from sticky.sdk.exception import (
+    AuthError,
+    ConnectionError,
+    ExecutionError,
+    FunctionTimeoutError,
+    InvalidError,
+    InvalidRequestError,
+    NotFoundError,
+    QueueTimeout,
+    RemoteExecutionError,
+    ResourceExhaustedError,
+    SessionEndedError,
+    SessionExpiredError,
+)
+from sticky.sdk.steps import Reply
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?(\[[A-Za-z0-9._,-]+\])?((==|>=|<=|~=|!=|<|>)[A-Za-z0-9.*+!,<>=~]{1,80})?"
+)
+_MEMORY = re.compile(r"([0-9]{1,15})([KMG]i?)?")
+_UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+_ROOM = frozenset(
+    {
+        "queue_timeout",
+        "queue_full",
+        "too_many_sessions",
+        "containers_failing",
+        "shutting_down",
+        "storage_failed",
+        "unavailable",
+    }
+)
+_DEATH_SEEN_WITHIN = 3.0  #: seconds that the daemon may take to notice that a sandbox has died
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """How a function is to be called."""
+
+    timeout: float | None = None
+    memory: int | None = None
+    packages: tuple[str, ...] = ()
+    result: str = "pickle"
+    cold: bool = False
+    server: str | None = None
+
+    def said(self) -> dict[str, Any]:
+        """As a call's description."""
+        said: dict[str, Any] = {"result": self.result}
+        for key, value in (("timeout", self.timeout), ("memory", self.memory), ("cold", self.cold or None)):
+            if value is not None:
+                said[key] = value
+        if self.packages:
+            said["packages"] = list(self.packages)
+        return said
+
+
+class Session:
+    """A sandbox that keeps its state from call to call: variables, models, imports.
+
+    With a name it is the same session for every program of this owner that uses the name; without one it is this object's own. A
+    session starts with its first call. It ends when it was idle for too long, or its sandbox dies: then each further call raises
+    `SessionExpiredError`. Calls of one session run one at a time, in their order. Safe to use from several threads.
+    """
+
+    def __init__(self, name: str | None = None, *, server: str | None = None) -> None:
+        if name is not None:
+            check_name(name)
+        self.name = name
+        self._server = server
+        self._lock = threading.Lock()
+        self._token: str | None = None
+        self._ended: str | None = None
+        self._idle: list[CallConnection] = []
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give connections back. The sandbox stays, until it was idle for too long: nothing is sent."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def release(self) -> None:
+        """End the session; its name, if it has one, may be used afresh. One that is over already, or never began, is success."""
+        sessions = named(self._server)
+        if self.name is not None:
+            try:
+                sessions.release(self.name)
+            except NotFoundError:
+                pass
+        elif self._token is not None:
+            sessions.terminate(self._token)
+        with self._lock:
+            self._token, self._ended = None, None
+        self.close()
+
+    def _credential(self) -> str:
+        with self._lock:
+            if self._ended is not None:
+                raise _expired(self._ended)
+            if self._token is None:
+                try:
+                    self._token = named(self._server).open(self.name)
+                except QueueTimeout as error:
+                    raise ResourceExhaustedError(str(error), "queue_timeout") from None
+                except SessionEndedError as error:
+                    self._ended = error.reason
+                    raise _expired(error.reason) from None
+            return self._token
+
+    def _expire(self, reason: str) -> None:
+        with self._lock:
+            self._ended = reason
+
+    def _borrow(self, url: str, path: str) -> CallConnection:
+        with self._lock:
+            return self._idle.pop() if self._idle else CallConnection(url, path)
+
+    def _give_back(self, connection: CallConnection) -> None:
+        with self._lock:
+            self._idle.append(connection)
+
+
+class RemoteFunction(Generic[P, R]):
+    """A function that runs in a sandbox when it is called. `local` calls it here."""
+
+    def __init__(self, function: Callable[P, R], options: Options) -> None:
+        functools.update_wrapper(self, function)
+        self.__sticky_function__ = function
+        self._options = options
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """In a fresh sandbox, which is destroyed afterwards."""
+        value: R = _call(self.__sticky_function__, self._options, None, args, kwargs)
+        return value
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The same, for asyncio."""
+        value: R = await _call_async(self.__sticky_function__, self._options, None, args, kwargs)
+        return value
+
+    def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Here, as if it were not remote."""
+        return self.__sticky_function__(*args, **kwargs)
+
+    def bind(self, session: Session) -> BoundFunction[P, R]:
+        """The same function, in a session."""
+        if not isinstance(session, Session):
+            raise InvalidError(f"bind takes a sticky.Session, not {type(session).__name__}")
+        return BoundFunction(self.__sticky_function__, self._options, session)
+
+
+class BoundFunction(Generic[P, R]):
+    """A function that runs in a session's sandbox when it is called."""
+
+    def __init__(self, function: Callable[P, R], options: Options, session: Session) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._options = options
+        self._session = session
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Waits for the session's earlier calls, then runs. Never sent twice by itself."""
+        value: R = _call(self._function, self._options, self._session, args, kwargs)
+        return value
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The same, for asyncio. A task that is cancelled interrupts the call, and the session stays."""
+        value: R = await _call_async(self._function, self._options, self._session, args, kwargs)
+        return value
+
+
+@overload
+def remote(function: Callable[P, R], /) -> RemoteFunction[P, R]: ...
+@overload
+def remote(
+    *,
+    timeout: float | None = None,
+    memory: str | None = None,
+    packages: list[str] | tuple[str, ...] = (),
+    result: str = "pickle",
+    disable_optimized_execution: bool = False,
+    server: str | None = None,
+) -> Callable[[Callable[P, R]], RemoteFunction[P, R]]: ...
+def remote(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    timeout: float | None = None,
+    memory: str | None = None,
+    packages: list[str] | tuple[str, ...] = (),
+    result: str = "pickle",
+    disable_optimized_execution: bool = False,
+    server: str | None = None,
+) -> Any:
+    """Have a function run in a sandbox. `timeout`: seconds, after which it is interrupted and its session ends.
+
+    `memory` ("512Mi") and `packages`: what the sandbox must offer; a Server that does not is an `InvalidRequestError`. `result="json"`:
+    only plain data comes back, and nothing is unpickled here. `disable_optimized_execution`: not in a sandbox that came from a
+    snapshot. `server`: which Server's sandboxes. Raises `InvalidError` naming the argument.
+    """
+    if timeout is not None and (
+        isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= 86_400
+    ):
+        raise InvalidError(f"timeout={timeout!r} is not allowed; it must be a number of seconds above 0, at most 86400")
+    if result not in ("pickle", "json"):
+        raise InvalidError(f'result={result!r} is not allowed; it must be "pickle" or "json"')
+    if isinstance(packages, str) or any(
+        not isinstance(name, str) or _REQUIREMENT.fullmatch(re.sub(r" *([=<>~!]+|,) *", r"\1", name)) is None
+        for name in packages
+    ):
+        raise InvalidError(
+            f"packages={packages!r} is not allowed; it must be a list of names, perhaps with versions: no options, paths or URLs"
+        )
+    options = Options(
+        timeout=None if timeout is None else float(timeout),
+        memory=_bytes(memory),
+        packages=tuple(packages),
+        result=result,
+        cold=disable_optimized_execution,
+        server=server,
+    )
+    return RemoteFunction(function, options) if function is not None else lambda given: RemoteFunction(given, options)
+
+
+def _bytes(memory: str | None) -> int | None:
+    if memory is None:
+        return None
+    found = _MEMORY.fullmatch(memory) if isinstance(memory, str) else None
+    size = 0 if found is None else int(found[1]) * _UNITS[found[2] or ""]
+    if not 1 << 20 <= size <= 1 << 50:
+        raise InvalidError(f'memory={memory!r} is not allowed; it must be a size such as "512Mi", at least 1Mi')
+    return size
+
+
+# --- one call
+
+
+async def _call_async(
+    function: Callable[..., Any], options: Options, session: Session | None, args: Any, kwargs: Any
+) -> Any:
+    connections: list[CallConnection] = []
+    loop = asyncio.get_running_loop()
+    call = loop.run_in_executor(None, lambda: _call(function, options, session, args, kwargs, connections.append))
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        for connection in connections:
+            connection.cut()
+        call.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody asks for it any more
+        raise
+
+
+def _call(
+    function: Callable[..., Any],
+    options: Options,
+    session: Session | None,
+    args: Any,
+    kwargs: Any,
+    begun: Callable[[CallConnection], object] = lambda connection: None,
+) -> Any:
+    module = getattr(function, "__module__", None) or "__main__"
+    said = {**options.said(), "request": uuid.uuid4().hex}
+    prepared = Prepared(packed_function(function), packed_arguments(args, kwargs, module), said)
+    place = place_of((None if session is None else session._server) or options.server)
+    if session is None:
+        connection = CallConnection(place.url, place.names.calls_path)
+        headers = {} if place.bearer is None else {"authorization": f"Bearer {place.bearer}"}
+    else:
+        headers = {place.names.authorization: f"Bearer {session._credential()}"}
+        connection = session._borrow(place.url, place.names.calls_path)
+    begun(connection)
+    try:
+        outcome = connection.call(prepared, headers, _print)
+    except BaseException as error:
+        connection.cut()  # Ctrl-C here interrupts there
+        connection.close()
+        if not isinstance(error, Broken):
+            raise
+        _broken(session, place.url, str(error))
+    if session is None:
+        connection.close()
+    else:
+        session._give_back(connection)
+    if isinstance(outcome, Reply):
+        _refused(session, place.url, outcome)
+    return _value(session, outcome, place.url)
+
+
+def _print(kind: Kind, data: bytes) -> None:
+    stream = sys.stdout if kind is Kind.STDOUT else sys.stderr
+    stream.write(data.decode("utf-8", "replace"))
+    stream.flush()
+
+
+def _value(session: Session | None, outcome: Outcome, url: str) -> Any:
+    said = outcome.said
+    if said.get("outcome") == "value":
+        if said.get("as") == "json":
+            return json.loads(outcome.value)
+        try:
+            return pickle.loads(outcome.value)
+        except Exception as error:
+            raise ExecutionError(
+                f"the function returned something that cannot be unpickled here: {type(error).__name__}: {error}."
+                ' Return plain data, perhaps with result="json".'
+            ) from None
+    code, message = str(said.get("code")), str(said.get("message"))
+    lines = said.get("output")
+    output = tuple(map(str, lines)) if isinstance(lines, list) else ()
+    match code:
+        case "exception":
+            name = str(said.get("type"))
+            text = f"{name}: {message}" if message else name
+            raise RemoteExecutionError(text, type=name, traceback=str(said.get("traceback")), output=output)
+        case "timeout":
+            if session is not None:
+                session._expire("container_lost")
+            raise FunctionTimeoutError(f"the call took too long. {message}")
+        case "invalid_request" | "bad_call":
+            raise InvalidRequestError(message)
+        case "unpicklable" | "unpicklable_result" | "too_large" | "cancelled" | "outcome_unknown":
+            raise ExecutionError(message)
+    raise no_sense(url)
+
+
+def _broken(session: Session | None, url: str, why: str) -> NoReturn:
+    """The answer broke off. Whether that is the session's end, the daemon knows; it may need a moment to see it."""
+    forget_places()
+    reason = None if session is None else _end_of(session)
+    if session is not None and reason is not None:
+        session._expire(reason)
+        raise _expired(reason)
+    what = f"the call broke off ({why}) at {url}: its sandbox may have died, or the network. Whether it had an effect is not known."
+    raise ExecutionError(what) if session is None else ConnectionError(what)
+
+
+def _end_of(session: Session) -> str | None:
+    sessions = named(session._server)
+    until = time.monotonic() + _DEATH_SEEN_WITHIN
+    while True:
+        try:
+            sessions.status(session._credential())
+        except SessionEndedError as error:
+            return error.reason
+        except (ExecutionError, ConnectionError, AuthError, NotFoundError):
+            return None
+        if time.monotonic() >= until:
+            return None
+        time.sleep(0.05)
+
+
+def _refused(session: Session | None, url: str, reply: Reply) -> NoReturn:
+    code, text = reply.code, reply.message
+    what = f"{url} answered {reply.status}{f' {code}' if code else ''}{f' ({text})' if text else ''}"
+    match reply.status:
+        case 401 | 403:
+            raise AuthError(f"{what}. Set STICKY_PROXY_TOKEN to a proxy token of this Server.")
+        case 404 | 405:
+            raise NotFoundError(f"{what}. Is this a Server with a sandbox table?")
+        case 410:
+            reason = str(reply.fields.get("reason") or code or "ended")
+            if session is not None:
+                session._expire(reason)
+            raise _expired(reason)
+        case 429:
+            raise ResourceExhaustedError(f"{what}. Other calls of this session took too long.", code or "session_busy")
+        case 502:
+            _broken(session, url, what)
+        case 503 if code in _ROOM:
+            raise ResourceExhaustedError(f"{what}. There is no room for another sandbox just now.", code)
+    raise ExecutionError(what)
+
+
+def _expired(reason: str) -> SessionExpiredError:
+    return SessionExpiredError(
+        f"the session is over ({reason}) and its state is lost. Open a new Session to continue.", reason
+    )
