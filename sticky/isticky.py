@@ -207,6 +207,7 @@ class ContainerSpec:
     host: str = "127.0.0.1"
     ready_path: str | None = None  #: probe with GET and expect a status under 400; None: an open port is enough
     reports_ready: bool = False  #: the program says itself when its enter hooks are done (our Python runtime)
+    snapshot: tuple[str, ...] = ()  #: a process that forks this program, once it has prepared it; empty: there is none
     options: Mapping[str, object] = attrs.field(factory=dict, repr=False)  #: what only this backend understands
     backend: str = ""  #: its name; empty: that of the Server's newest deployment
 

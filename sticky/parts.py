@@ -149,11 +149,20 @@ def definition(
             port=settings.port,
             ready_path=settings.ready_path,
             reports_ready=settings.reports_ready,
+            snapshot=snapshot_of(settings),
             options=chosen,
             backend=settings.backend,
         )
 
     return Definition(deployment, settings, backend, spec)
+
+
+def snapshot_of(settings: ServerSettings) -> tuple[str, ...]:
+    """What forks a Server's sandboxes; nothing where they are to start from scratch."""
+    if settings.sandbox is None or not settings.sandbox["snapshot"]:
+        return ()
+    python, _, _, _, *flags = settings.command
+    return (python, "-m", "sticky.sandbox.forkserver", *flags)
 
 
 def sandbox_env(settings: ServerSettings, state_dir: Path) -> Mapping[str, str]:

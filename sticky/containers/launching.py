@@ -16,6 +16,7 @@ from twisted.internet.interfaces import IReactorFDSet
 from sticky.containers import confinement, lean, logs
 from sticky.containers.child import READY_FILE, Child
 from sticky.containers.environment import environment, filled, placeholders
+from sticky.containers.forked import Forking
 from sticky.containers.isolation import RUNTIME_FOLDER, Isolation
 from sticky.containers.reports import Reports
 from sticky.containers.spawn import DROPPED, KEEP_REPORT, OUTLIVES, REPORT_FD
@@ -29,11 +30,14 @@ _LOOPBACK = ("127.0.0.1", "localhost")  # a program told "localhost" may take ::
 class Launcher:
     """Launches programs in this environment. `die_with_daemon` and `realm`: see `ProcessBackend`."""
 
-    def __init__(self, reactor: IReactorFDSet, environ: Mapping[str, str], die_with_daemon: bool, realm: str) -> None:
+    def __init__(
+        self, reactor: IReactorFDSet, environ: Mapping[str, str], die_with_daemon: bool, realm: str, forking: Forking
+    ) -> None:
         self._reactor = reactor
         self._environ = dict(environ)
         self._parent = os.getpid() if die_with_daemon else OUTLIVES
         self._realm = realm
+        self._forking = forking
         self._also_ipv6 = _has_ipv6_loopback()
 
     def launch(self, child: Child, port: int, isolation: Isolation) -> None:
@@ -72,6 +76,8 @@ class Launcher:
         try:
             output = logs.open_log(spec.log)
             try:
+                if spec.snapshot and self._forking.launch(child, candidates, env, socket_path, output, isolation):
+                    return
                 reports = Reports(child)
                 child.expect(candidates, reports)
                 lean.start(self._reactor, reports, arguments, env, {0: nothing, 1: output, 2: output, REPORT_FD: "r"})

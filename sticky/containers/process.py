@@ -22,6 +22,7 @@ from sticky.containers.adopted import IWatchingReactor, Stranger
 from sticky.containers.cgroups import Cgroups
 from sticky.containers.child import Child
 from sticky.containers.clearance import Clearance, leave_runtime_folder
+from sticky.containers.forked import Forking
 from sticky.containers.isolation import INSIDE_PORT, Descendants, Isolation, scratch_root
 from sticky.containers.killing import kill_all
 from sticky.containers.knocking import IProbeReactor
@@ -81,7 +82,10 @@ class ProcessBackend:
     ) -> None:
         self._reactor = reactor
         self._ports = Ports() if ports is None else ports
-        self._launcher = Launcher(reactor, os.environ if environ is None else environ, die_with_daemon, realm)
+        self._forking = Forking(reactor, die_with_daemon)
+        self._launcher = Launcher(
+            reactor, os.environ if environ is None else environ, die_with_daemon, realm, self._forking
+        )
         self._logs = LogWatch(reactor, log_limit, log_check)
         self._logs_kept = logs_kept
         self._realm = realm
@@ -154,7 +158,7 @@ class ProcessBackend:
         that the kernel does not let go of may take a while. Their scratch folders and empty cgroups go too.
         """
         found: set[ContainerId] = set()
-        alive = {*known, *self._live}
+        alive = {*known, *self._live, *self._forking.marks}
 
         def look() -> set[int]:
             strays = orphans(self._realm, alive)
@@ -178,6 +182,7 @@ class ProcessBackend:
     def stop(self) -> Deferred[None]:
         """See `IContainerBackend.stop`. Containers that still run are not watched any more; what then: `die_with_daemon`."""
         self._logs.stop()
+        self._forking.stop()
         for child in self._live.values():
             child.leave()
         self._memory.stop()

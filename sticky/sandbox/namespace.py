@@ -50,6 +50,8 @@ def _tied(parts: Mapping[str, Any], names: dict[str, Any]) -> types.FunctionType
     function.__module__ = names["__name__"]
     function.__doc__ = parts["doc"]
     function.__dict__.update(parts["attributes"])
+    if parts.get("remote"):
+        function.__dict__["local"] = function  # in a sandbox everything is
     return function
 
 

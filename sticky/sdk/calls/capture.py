@@ -79,7 +79,7 @@ def _collect(
             continue
         value = getattr(scope[name], "__sticky_function__", scope[name])
         if isinstance(value, types.FunctionType) and value.__globals__ is scope:
-            names[name] = ("function", _parts(value))
+            names[name] = ("function", {**_parts(value), "remote": value is not scope[name]})
             _collect(value, scope, names, seen)
         elif isinstance(value, type) and _mine(value, scope):
             names[name] = ("class", value)

@@ -31,7 +31,6 @@ from sticky.sdk.exception import (
     InvalidError,
     InvalidRequestError,
     NotFoundError,
-    QueueTimeout,
     RemoteExecutionError,
     ResourceExhaustedError,
     SessionEndedError,
@@ -135,8 +134,6 @@ class Session:
             if self._token is None:
                 try:
                     self._token = named(self._server).open(self.name)
-                except QueueTimeout as error:
-                    raise ResourceExhaustedError(str(error), "queue_timeout") from None
                 except SessionEndedError as error:
                     self._ended = error.reason
                     raise _expired(error.reason) from None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from sticky.sdk.answers import refused
 from sticky.sdk.calling import call
 from sticky.sdk.daemon import Daemon, Place
-from sticky.sdk.exception import ExecutionError, InvalidError
+from sticky.sdk.exception import ExecutionError, InvalidError, ResourceExhaustedError
 from sticky.sdk.sessions import ANSWER_TIME, Sessions
 from sticky.sdk.steps import Steps
 
@@ -37,6 +37,10 @@ class Sandboxes(Sessions):
         url, reply = yield from self._attempts(
             "POST", place, names.start_path, headers, self._longest_wait + ANSWER_TIME
         )
+        if reply.status == 503:
+            raise ResourceExhaustedError(
+                f"{url} answered 503 {reply.code} ({reply.message}), in every attempt.", reply.code
+            )
         if reply.status != 200:
             raise refused(url, reply, f"open a session of {self._server!r}")
         token = reply.fields.get("token")
