@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors
 from sticky.core.effects import EndSession, GrantStart
-from sticky.core.events import TimePassed
+from sticky.core.events import ContainerStopRequested, ContainerUnhealthy, TimePassed
 from sticky.core.memory import Memory
 from sticky.core.names import Names
 from sticky.core.recall import buried, memory_of
@@ -111,6 +111,17 @@ class ExpiryTests(NamedTestCase):
         self.assertEqual((error.status, error.code, error.reason), (410, "session_expired", "idle_timeout"))
         self.assertIn("idle_timeout", error.message)
         self.assertEqual(len(self.stage.of(GrantStart)), 1)
+
+    def test_rule_14_a_container_that_failed_or_was_removed_expires_its_names_with_the_reason(self) -> None:
+        self.use("stopped")
+        self.stage.step(ContainerStopRequested(ContainerId("ct-1")))
+        self.assertEqual(self.refused(self.use("stopped")).reason, "server_stopped")
+        self.stage.ready()
+        self.use("unhealthy")
+        home = self.stage.of(GrantStart)[-1].container
+        self.stage.step(ContainerUnhealthy(home))
+        error = self.refused(self.use("unhealthy"))
+        self.assertEqual((error.reason, error.detail), ("container_lost", "unhealthy"))
 
     def test_rule_19_departs_a_lost_container_expires_its_names_at_once(self) -> None:
         self.use()
