@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import attrs
 from twisted.application.service import Service
@@ -29,6 +29,7 @@ from sticky.isticky import (
 )
 from sticky.journal.service import JournalService, NoJournalService
 from sticky.journal.writer import Picture
+from sticky.notify import notify_main
 from sticky.service import ServerService
 from sticky.startup import possible
 
@@ -149,14 +150,24 @@ class Servers:
             raise errors.SessionEnded("deployment_ended") from None
 
 
+class Predecessor(Protocol):
+    """The daemon that this one replaces, while it is still there (`successor`)."""
+
+    def give(self, journal: Any) -> None:
+        """The state directory's lock, instead of claiming it."""
+
+    def take_over(self, take_up: Callable[[], None], open_up: Callable[[], None]) -> None:
+        """Have it rest, `take_up` what it leaves, say so, and `open_up` when its proxies have come over. What fails ends us."""
+
+
 class Daemon(Service):
     """Takes up what an earlier daemon left, listens, starts Servers; stops in the order of semantics.md (Stop and restart).
 
     `listeners`: accept and serve connections. `close_websockets`: tell every open WebSocket that the daemon leaves; fires
-    when they are gone or their time is up. `shutdown_timeout`: seconds over all, after which containers are killed.
-    `admin`: the operator's API, there as long as there is anything to see. `health` looks after containers. `watch_hangup`
-    makes SIGHUP mean what it should, once twistd has forked. `backends` may grow: `remember` brings one that earlier containers
-    ran on, by its name and the options that it had.
+    when they are gone or their time is up; `cut` ends what is left of all connections at once. `shutdown_timeout`: seconds
+    over all, after which containers are killed and connections cut. `admin`: the operator's API, there as long as there is
+    anything to see. `health` looks after containers. `watch_hangup` makes SIGHUP mean what it should, once twistd has forked.
+    `backends` may grow: `remember` brings one that earlier containers ran on, by its name and the options that it had.
     """
 
     log = Logger()
@@ -167,6 +178,7 @@ class Daemon(Service):
         listeners: Service,
         backends: Sequence[IContainerBackend],
         close_websockets: Callable[[], Deferred[None]],
+        cut: Callable[[], object],
         clock: IReactorTime,
         shutdown_timeout: float,
         journal: JournalService | NoJournalService,
@@ -179,6 +191,7 @@ class Daemon(Service):
         self._listeners = listeners
         self._backends = backends
         self._close_websockets = close_websockets
+        self._cut = cut
         self._clock = clock
         self._shutdown_timeout = shutdown_timeout
         self._journal = journal
@@ -186,23 +199,35 @@ class Daemon(Service):
         self._health = health
         self._watch_hangup = watch_hangup
         self._remember = remember
+        self.predecessor: Predecessor | None = None  #: the daemon that this one is to replace, if any
+        self.left: Callable[[], Coroutine[Any, Any, None]] | None = (
+            None  #: how to end, where another one has replaced it
+        )
 
     def privilegedStartService(self) -> None:
         """Take the state directory, then bind, before privileges are dropped. What is in the way ends the process with a line."""
         super().privilegedStartService()  # type: ignore[no-untyped-call]
         with possible():
             self._watch_hangup()
-            self._journal.claim()
+            if self.predecessor is None:
+                self._journal.claim()
+            else:
+                self.predecessor.give(self._journal)
             self._listeners.privilegedStartService()
             self._admin.privilegedStartService()
 
     def startService(self) -> None:
         """Listen, then bring up containers. As above for what is in the way."""
         super().startService()  # type: ignore[no-untyped-call]
+        if self.predecessor is not None:
+            self.predecessor.take_over(self._take_up, self._open_up)
+            return
         with possible():
             self._take_up()
+            self._open_up()
 
     def _take_up(self) -> None:
+        """What an earlier daemon left is ours from now on."""
         found = self._journal.open()
         self._remember_backends()
         for name, server in self._servers.by_name.items():
@@ -214,11 +239,14 @@ class Daemon(Service):
         for backend in self._backends:
             if orphans := backend.orphans(known):
                 self.log.warn("containers that nobody knows were killed: {orphans}", orphans=sorted(orphans))
+
+    def _open_up(self) -> None:
         self._listeners.startService()
         self._admin.startService()
         for server in self._servers.by_name.values():
             server.startService()
         self._health.startService()
+        notify_main(READY=1)
 
     def _remember_backends(self) -> None:
         """Before anything is taken up: whatever an earlier daemon's containers ran on, no Server may use it any more."""
@@ -232,7 +260,7 @@ class Daemon(Service):
     def stopService(self) -> Deferred[None]:
         """Refuse starts, close WebSockets, let containers go, kill what is left, close the listeners."""
         super().stopService()  # type: ignore[no-untyped-call]
-        return Deferred.fromCoroutine(self._stop())
+        return Deferred.fromCoroutine(self._stop() if self.left is None else self.left())
 
     async def _stop(self) -> None:
         self._health.stopService()
@@ -262,7 +290,10 @@ class Daemon(Service):
             self.log.failure("the daemon ends without having seen the end of a part of it")
 
     def kill(self) -> None:
-        """End every container now: the time for an orderly stop is over, or the operator has no patience."""
+        """End every container and every connection now: the time for an orderly stop is over, or the operator has no patience."""
+        if self.left is not None:
+            return  # they are another daemon's
         self.log.warn("containers are killed")
         for server in self._servers.all():
             server.kill()
+        self._cut()  # a peer that answers no Close must not keep the daemon

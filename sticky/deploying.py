@@ -245,6 +245,6 @@ def _deployments(service: ServerService) -> list[DeploymentView]:
 def _deployment(service: ServerService, name: DeploymentId, boxes: Sequence[Container]) -> DeploymentView:
     sessions = [session for box in boxes for session in service.fleet.ledgers[box.id]]
     states = tuple(sorted(box.state.value for box in boxes))
-    in_flight = sum(session.in_flight for session in sessions)
+    in_flight = sum(service.in_flight(session) for session in sessions)
     newest = name == service.fleet.capacity.deployment
     return DeploymentView(service.server, name, newest, states, len(sessions), in_flight)

@@ -53,6 +53,22 @@ class ILeaseHolder(Interface):
         """
 
 
+class IFarHolder(ILeaseHolder):
+    """A holder in another process, which serves all requests of the session that reach it: a worker's one lease of it.
+
+    The daemon counts the lease; how many requests there are is known elsewhere, and told now and then.
+    """
+
+    in_flight = Attribute("requests in flight there, as told last; 0 while it keeps the lease for the next one")
+    idle_for = Attribute("seconds since the last of them, as told last; 0.0 while there are any")
+
+    def session_drains(reason: EndReason) -> None:
+        """No further request of the session may begin there; the lease comes back with the last one."""
+
+    def settled() -> Deferred[None]:
+        """Fires when it has acknowledged everything that it was told until now, or was cut off. Never fails."""
+
+
 class ILease(Interface):
     """One request of a session in flight. It counts until released; release it exactly when semantics.md says so."""
 
@@ -346,6 +362,6 @@ class IControl(Interface):
     def answer(request: object) -> object:
         """Answer one `ControlRequest`.
 
-        Returns an `Answer`, an `IEventStream`, or a Deferred of an `Answer` (cancelling it means that the client left).
+        Returns an `Answer`, an `IEventStream`, or a Deferred of either (cancelling it means that the client left).
         Raises, or fails with, an `errors.Refusal`.
         """

@@ -1,8 +1,13 @@
-"""Where clients connect: opens the endpoints, says where they are. Knows nothing of what is spoken there."""
+"""Where clients connect: opens the endpoints or takes them over, says where they are. Knows nothing of what is spoken there.
+
+One process accepts there itself; for workers the sockets are only held open, so that a worker's death closes none.
+"""
 
 from __future__ import annotations
 
 import errno
+import socket
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +18,15 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
+from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from sticky import sockets
 from sticky.edge.context import EdgeFactory
 from sticky.startup import CANNOT_START, give_up
 
+IN_USE_FOR = 2.0  #: seconds that an address may be in use by those who are about to end
 BACKLOG = 1024  #: connections that may wait to be accepted; the kernel's own limit (somaxconn) still holds
 
 _ADVICE = {
@@ -43,17 +51,25 @@ class Listeners(Service):
         self,
         reactor: Any,
         endpoints: Sequence[str],
-        factory: EdgeFactory,
+        factory: EdgeFactory | None,
         state_dir: Path,
         public_urls: Mapping[str, str | None],
+        copies: int = 1,
     ) -> None:
-        """`public_urls`: what clients see, by Server; None: the address of the first listener."""
+        """`public_urls`: what clients see, by Server; None: the address of the first listener.
+
+        Without `factory` nobody is accepted: the sockets, on each TCP port so many `copies`, are for workers.
+        """
         self._reactor = reactor
         self._endpoints = endpoints
         self._factory = factory
         self._url_file = state_dir / "url"
         self._public_urls = public_urls
-        self._ports: list[IListeningPort] = []
+        self._copies = copies
+        self._ports: list[IListeningPort] = []  # that clients are accepted from
+        self._opened: list[Any] = []  # Twisted's own, which know what to tidy up
+        self.inherited: Mapping[str, Sequence[socket.socket]] = {}  #: by endpoint: to be taken instead of opening any
+        self.sockets: dict[str, list[socket.socket]] = {}  #: by endpoint: what can be shared with other processes
         self.urls: list[str] = []
 
     def privilegedStartService(self) -> None:
@@ -61,18 +77,23 @@ class Listeners(Service):
 
         A listener that cannot be opened is the operator's to mend: one line on stderr and exit status 1.
         """
-        self._url_file.unlink(missing_ok=True)  # of a daemon that died
+        if not self.inherited:
+            self._url_file.unlink(missing_ok=True)  # of a daemon that died
         for endpoint in self._endpoints:
-            failures: list[Failure] = []
-            listening = serverFromString(self._reactor, _with_backlog(endpoint)).listen(self._factory)
-            listening.addCallbacks(self._opened, failures.append, callbackArgs=(endpoint,))
-            if failures:  # outside the callback, which would swallow the exit
-                reason = failures[0].getErrorMessage()
-                give_up(f"cannot listen on {endpoint}: {reason} {_advice(failures[0].value)}", CANNOT_START)
+            given = list(self.inherited.get(endpoint, ()))
+            try:
+                if given:
+                    self._take_over(endpoint, given)
+                else:
+                    self._open_patiently(endpoint)
+            except (OSError, CannotListenError) as error:
+                reason = str(error) if isinstance(error, CannotListenError) else f"{error.strerror}."
+                give_up(f"cannot listen on {endpoint}: {reason} {_advice(error)}", CANNOT_START)
 
     def startService(self) -> None:
         """Say where: what came before this has been taken up, and the first request will be served."""
         super().startService()  # type: ignore[no-untyped-call]
+        self.resume()
         self._write_urls()
         for url in self.urls:
             self.log.info("listening on {url}", url=url)
@@ -81,10 +102,41 @@ class Listeners(Service):
         """Accept no more connections, drop those there are, and take the address away."""
         super().stopService()  # type: ignore[no-untyped-call]
         self._url_file.unlink(missing_ok=True)
-        closing = [port.stopListening() for port in self._ports]
-        self._ports.clear()
-        self._factory.context.stop()
+        closing = self._close()
+        if self._factory is not None:
+            self._factory.context.stop()
         return DeferredList([port for port in closing if port is not None])
+
+    def pause(self) -> None:
+        """Let newcomers wait in the backlog, for `resume` or for whoever takes the sockets over."""
+        for port in self._ports:
+            _pause(port)
+
+    def resume(self) -> None:
+        """Accept again."""
+        for port in self._ports:
+            if hasattr(port, "startReading"):
+                port.startReading()
+
+    def leave(self) -> None:
+        """Another daemon listens on these sockets now: close them here, and take nothing away that is its own."""
+        for port in self._opened:
+            port.lockFile = None  # of a Unix socket: Twisted would remove the socket along with it
+            port._shouldShutdown = False  # that would end the other daemon's listening, too
+        self._close()
+        if self.running:
+            super().stopService()  # type: ignore[no-untyped-call]
+
+    def _close(self) -> list[Any]:
+        closing = [port.stopListening() for port in self._ports or self._opened]
+        self._ports.clear()
+        self._opened.clear()
+        if self._factory is None:
+            for held in self.sockets.values():
+                for one in held:
+                    one.close()
+        self.sockets.clear()
+        return closing
 
     def publish(self, public_urls: Mapping[str, str | None]) -> None:
         """Other Servers, or other URLs of theirs."""
@@ -103,20 +155,80 @@ class Listeners(Service):
         fresh.write_text("".join(f"{line}\n" for line in lines))
         fresh.replace(self._url_file)
 
-    def _opened(self, port: IListeningPort, endpoint: str) -> None:
-        self._ports.append(self._factory.listening(port))
+    # --- opening
+
+    def _open_patiently(self, endpoint: str) -> None:
+        """The workers of a daemon that was killed end with it, but not in the same instant. Blocks: nothing else runs yet."""
+        deadline = time.monotonic() + IN_USE_FOR
+        while True:
+            try:
+                self._open_new(endpoint)
+                return
+            except (OSError, CannotListenError) as error:
+                number = error.socketError.errno if isinstance(error, CannotListenError) else error.errno
+                if number != errno.EADDRINUSE or time.monotonic() >= deadline:
+                    raise
+            time.sleep(IN_USE_FOR / 20)
+
+    def _open_new(self, endpoint: str) -> None:
+        if self._factory is None and sockets.kind_of(endpoint) != "unix":
+            self._keep(endpoint, sockets.open_tcp(sockets.place_of(_with_backlog(endpoint)), self._copies))
+        else:
+            self._open(endpoint)
+
+    def _open(self, endpoint: str) -> None:
+        """By Twisted, which knows more kinds than we do. Raises what that raises."""
+        failures: list[Failure] = []
+        factory = Factory() if self._factory is None else self._factory
+        listening = serverFromString(self._reactor, _with_backlog(endpoint)).listen(factory)
+        listening.addCallbacks(lambda port: self._listens(endpoint, port), failures.append)
+        if failures:
+            failures[0].raiseException()
+
+    def _take_over(self, endpoint: str, given: list[socket.socket]) -> None:
+        place = sockets.place_of(_with_backlog(endpoint))
+        if self._factory is not None:
+            for one in given:
+                self._listens(endpoint, sockets.accept_on(self._reactor, endpoint, one, self._factory))
+                one.close()
+            return
+        if place.family != socket.AF_UNIX and len(given) < self._copies:
+            given += sockets.more_tcp(place, given[0], self._copies - len(given))
+        self._keep(endpoint, given)
+
+    def _listens(self, endpoint: str, port: Any) -> None:
+        self._opened.append(port)
+        opened = getattr(port, "socket", None)
         address = port.getHost()
-        if isinstance(address, IPv4Address | IPv6Address):
-            scheme = "https" if endpoint.removeprefix("haproxy:").startswith("ssl:") else "http"
-            self.urls.append(f"{scheme}://{_reachable(address.host)}:{address.port}")
+        if self._factory is not None:
+            port = self._factory.listening(port)
+            self._ports.append(port)
+        _pause(port)  # until what came before has been taken up
+        if isinstance(opened, socket.socket) and sockets.shareable(endpoint):
+            self._keep(endpoint, [opened])
+        elif isinstance(address, IPv4Address | IPv6Address):
+            self._say(endpoint, address.host, address.port)
+
+    def _keep(self, endpoint: str, opened: list[socket.socket]) -> None:
+        if endpoint not in self.sockets and opened[0].family != socket.AF_UNIX:
+            self._say(endpoint, *opened[0].getsockname()[:2])
+        self.sockets.setdefault(endpoint, []).extend(opened)
+
+    def _say(self, endpoint: str, host: str, port: int) -> None:
+        scheme = "https" if sockets.kind_of(endpoint) == "ssl" else "http"
+        self.urls.append(f"{scheme}://{_reachable(host)}:{port}")
 
 
 def _with_backlog(endpoint: str) -> str:
     """With room for a burst of newcomers, unless the operator says how much: Twisted's 50 make a busy second wait for one more."""
-    kind = endpoint.removeprefix("haproxy:").partition(":")[0]
-    if kind in ("tcp", "tcp6", "ssl", "unix") and ":backlog=" not in endpoint:
+    if sockets.shareable(endpoint) and ":backlog=" not in endpoint:
         return f"{endpoint}:backlog={BACKLOG}"
     return endpoint
+
+
+def _pause(port: Any) -> None:
+    if hasattr(port, "stopReading"):
+        port.stopReading()
 
 
 def _reachable(host: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 from twisted.logger import Logger
 
 from sticky.config.changes import what_runs
@@ -23,9 +24,10 @@ from sticky.core.proxy_tokens import ProxyToken, ProxyTokens, hash_secret
 from sticky.core.tokens import Claims
 from sticky.core.values import ContainerId, DeploymentId, Policy, SessionId
 from sticky.deployments import Definition, Deployments
+from sticky.edge.forwarding import TrustedProxies
 from sticky.edge.grammar import HeadLimits
 from sticky.edge.handshake import RelayRules
-from sticky.edge.limits import EdgeLimits
+from sticky.edge.limits import EdgeLimits, EdgeSettings
 from sticky.edge.site import Site
 from sticky.errors import ConfigError
 from sticky.isticky import ContainerSpec, IContainerBackend, IPreparedBackend
@@ -36,8 +38,10 @@ from sticky.observe.access import AccessLog
 from sticky.observe.access_forms import FORMS
 from sticky.observe.lines import Lines
 from sticky.service import ServerService
+from sticky.sockets import SHARED_KINDS, shareable
 from sticky.token_store import TokenStore
 from sticky.witness import Endings, Witness
+from sticky.workers.config import ProxyConfig
 
 
 class Backends:
@@ -114,6 +118,12 @@ def options(server: ServerSettings, settings: Settings) -> Mapping[str, object]:
 
 def check_possible(settings: Settings) -> None:
     """Raises `ConfigError` for what this machine, or this daemon on it, cannot do."""
+    for endpoint in settings.daemon.listen:
+        if settings.daemon.workers > 1 and not shareable(endpoint):
+            kinds = ", ".join(f"{kind}:" for kind in SHARED_KINDS)
+            raise ConfigError(
+                "daemon", "listen", f"{endpoint} cannot be shared by several workers; allowed: {kinds} or workers = 1"
+            )
     for server in settings.servers:
         ours = server.backend == ProcessBackend.name
         problem = abilities.problem(options(server, settings), realm(settings)) if ours else None
@@ -255,10 +265,38 @@ def limits(settings: DaemonSettings) -> EdgeLimits:
 def access_log(settings: Settings, reactor: Any) -> AccessLog:
     """Where requests are written down; it opens its file with the first line."""
     daemon = settings.daemon
-    if daemon.access_log == "off":
-        return AccessLog(daemon.brand)
-    path = None if daemon.access_log == "-" else Path(daemon.access_log)
-    return AccessLog(daemon.brand, FORMS[daemon.access_log_format](), Lines(path, reactor))
+    return access_log_to(daemon.brand, daemon.access_log, daemon.access_log_format, reactor)
+
+
+def access_log_to(brand: str, target: str, form: str, reactor: Any) -> AccessLog:
+    """To standard output ("-"), nowhere ("off"), or a file, which several processes may write to: each line is one write."""
+    if target == "off":
+        return AccessLog(brand)
+    return AccessLog(brand, FORMS[form](), Lines(None if target == "-" else Path(target), reactor))
+
+
+def proxy_config(settings: Settings, keys: Mapping[str, bytes]) -> ProxyConfig:
+    """What workers must know. Limits of the whole edge are shared out among them."""
+    daemon = settings.daemon
+    whole = limits(daemon)
+    share = attrs.evolve(
+        whole,
+        connections=_share(whole.connections, daemon.workers),
+        connections_per_client=_share(whole.connections_per_client, daemon.workers),
+    )
+    return ProxyConfig(
+        brand=daemon.brand,
+        edge=EdgeSettings(limits=share, trusted_proxies=TrustedProxies(daemon.trusted_proxies)),
+        keys={key_id: public.hex() for key_id, public in keys.items()},
+        sites=tuple(site(server) for server in settings.servers),
+        serial=frozenset(server.name for server in settings.servers if server.policy.serial),
+        access_log=daemon.access_log,
+        access_log_format=daemon.access_log_format,
+    )
+
+
+def _share(limit: int | None, workers: int) -> int | None:
+    return None if limit is None else -(-limit // workers)
 
 
 def proxy_tokens(settings: Settings, store: TokenStore) -> ProxyTokens:

@@ -26,7 +26,10 @@ from sticky.witness import failed
 
 @implementer(IContainerListener)
 class Running:
-    """See the module. `happened` takes the facts; `spec` says what to run for a container of a deployment."""
+    """See the module. `spec` says what to run for a container of a deployment.
+
+    `happened` takes the facts, `storage_failed` that a container cannot be spawned for want of a disk.
+    """
 
     log = Logger()
 
@@ -37,6 +40,7 @@ class Running:
         spec: Callable[[ContainerId, DeploymentId], ContainerSpec],
         journal: Journal,
         happened: Callable[[ContainerReady | ContainerExited], None],
+        storage_failed: Callable[[Failure], None] = lambda failure: None,
     ) -> None:
         self.addresses: dict[ContainerId, Address] = {}  #: of those that were ready
         self._server = server
@@ -44,6 +48,7 @@ class Running:
         self._spec = spec
         self._journal = journal
         self._happened = happened
+        self._storage_failed = storage_failed
         self._intended: set[ContainerId] = set()  # to be spawned once the journal has that on disk
         self._running: dict[ContainerId, IContainer] = {}
         self._specs: dict[ContainerId, ContainerSpec] = {}  # of those that run, or are intended
@@ -56,7 +61,9 @@ class Running:
         self._specs[effect.container] = self._spec(effect.container, effect.deployment)
         self._note_place(effect.container)
         durable = self._journal.settled()
-        durable.addCallbacks(lambda _: self._spawn(effect), lambda _: self._never_spawned(effect.container))
+        durable.addCallbacks(
+            lambda _: self._spawn(effect), lambda failure: self._not_durable(effect.container, failure)
+        )
         durable.addErrback(self._unexpected)
 
     def terminate(self, container: ContainerId) -> None:
@@ -151,6 +158,10 @@ class Running:
             self._happened(ContainerExited(container, "failed"))
             return
         self._note_place(container)
+
+    def _not_durable(self, container: ContainerId, failure: Failure) -> None:
+        self._never_spawned(container)
+        self._storage_failed(failure)
 
     def _never_spawned(self, container: ContainerId) -> None:
         if container in self._intended:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.application.service import Service
@@ -45,7 +46,7 @@ from sticky.core.events import (
 from sticky.core.fleet import TOKEN_LEEWAY, Fleet
 from sticky.core.memory import Memory
 from sticky.core.recall import buried, memory_of, recall
-from sticky.core.records import Record
+from sticky.core.records import ContainerMoved, Record, SessionDrains
 from sticky.core.session import SessionState
 from sticky.core.tokens import Claims
 from sticky.core.values import (
@@ -68,7 +69,7 @@ from sticky.isticky import (
 )
 from sticky.journal.service import Found
 from sticky.journal.writer import Journal, NoJournal
-from sticky.lease import LeaseBook
+from sticky.lease import Lease, LeaseBook
 from sticky.minting import Minting
 from sticky.observe.safely import safely
 from sticky.running import Running
@@ -107,7 +108,7 @@ class ServerService(SessionAnswers, Service):
         self._timer_at = UNBOUNDED
         self._todo: deque[Effect | Record] = deque()
         self._busy = False
-        self.containers = Running(server, backend, spec, self._journal, self._happened)
+        self.containers = Running(server, backend, spec, self._journal, self._happened, self._storage_failed)
         self._leases = LeaseBook(fleet, self.containers.addresses, clock, self._follow_up)
         self._turns = TurnBook(fleet, self.containers.addresses, clock, self._follow_up, self._leases)
         self._waiting = Waiting()
@@ -163,6 +164,27 @@ class ServerService(SessionAnswers, Service):
             self._timer_at = UNBOUNDED
         self._waiting.answer_all(Failure(errors.ShuttingDown(retry_after=5.0)))
 
+    # --- while another daemon takes over
+
+    def rest(self) -> None:
+        """Decide nothing, carry nothing out; whoever is served goes on."""
+        self._busy = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = -UNBOUNDED  # nothing is sooner
+
+    def wake(self) -> None:
+        """Go on as before."""
+        self._busy = False
+        self._timer_at = UNBOUNDED
+        self._carry_out(())
+        self._step(TimePassed())
+
+    def held(self) -> list[Lease]:
+        """All leases, for whoever serves on without deciding."""
+        return self._leases.held()
+
     # --- data requests
 
     def begin(self, claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
@@ -192,6 +214,12 @@ class ServerService(SessionAnswers, Service):
         now = self._clock.seconds()
         position, start = place
         return QueuePosition(position, now - start.asked_at, start.deadline - now)
+
+    def _storage_failed(self, failure: Failure) -> None:
+        """Nothing can be started just now: nobody is to wait for it until the queue's time is up."""
+        for waiter in self._waiting.all():
+            self._waiting.answer(waiter, failure)
+            self._step(StartAbandoned(waiter))
 
     def _left(self, waiter: WaiterId) -> None:
         self._step(StartAbandoned(waiter))
@@ -315,7 +343,8 @@ class ServerService(SessionAnswers, Service):
             case TerminateContainer():
                 if effect.detail is not None:
                     self._call_end(effect.container, effect.detail)
-                self.containers.terminate(effect.container)
+                # Whoever is cut tells both sides why before their container goes, in other processes, too.
+                self._leases.when_told(effect.container, partial(self.containers.terminate, effect.container))
             case KillContainer():
                 self.containers.kill(effect.container)
             case GiveTurn():
@@ -325,6 +354,15 @@ class ServerService(SessionAnswers, Service):
             case EndSession():
                 self._journal.write((self.server, effect))
                 self._end(effect)
+            case SessionDrains():
+                self._journal.write((self.server, effect))
+                self._leases.drains(effect.session, effect.reason)
+            case ContainerMoved(container, ContainerState.DRAINING, reason):
+                self._journal.write((self.server, effect))
+                for session in (
+                    list(self.fleet.ledgers[container]) if container in self.fleet.ledgers.by_container else ()
+                ):
+                    self._leases.drains(session.id, reason)
             case _:
                 self._journal.write((self.server, effect))
 

@@ -1,13 +1,13 @@
 """What a Server at work answers about one session or one name: terminate, release, status, extend, list. The base of `ServerService`.
 
-Must not know leases, containers' lives or waiting starts.
+Of leases it knows how many there are and who has to hear of an end; nothing of containers' lives or waiting starts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, DeferredList, fail
 from twisted.internet.interfaces import IReactorTime
 
 from sticky import errors
@@ -17,6 +17,7 @@ from sticky.core.tokens import Claims
 from sticky.core.values import ContainerId, SessionId
 from sticky.isticky import SessionStatus
 from sticky.journal.writer import Journal
+from sticky.lease import LeaseBook
 
 
 class SessionAnswers:
@@ -25,9 +26,14 @@ class SessionAnswers:
     fleet: Fleet
     _clock: IReactorTime
     _journal: Journal
+    _leases: LeaseBook
 
     def _follow_up(self) -> None:
         raise AssertionError("the service's own")
+
+    def in_flight(self, session: Session) -> int:
+        """Requests of one of its sessions; those that pass through workers as of up to a second ago."""
+        return self._leases.in_flight(session)
 
     # --- calls about one session
 
@@ -35,21 +41,29 @@ class SessionAnswers:
         """See `ISessions`."""
         if not self._journal.works:
             return fail(errors.StorageFailed(retry_after=1.0))
+        acknowledged = self._leases.acknowledged(claims.session)
         try:
             self.fleet.terminate(self._clock.seconds(), claims.container, claims.session, grace)
         finally:
             self._follow_up()
-        return self._journal.settled()
+        return self._told(acknowledged())
 
     def release(self, owner: str, name: str, grace: float | None) -> Deferred[None]:
         """See `ISessions`."""
         if not self._journal.works:
             return fail(errors.StorageFailed(retry_after=1.0))
+        bound = self.fleet.names.find(owner, name)
+        acknowledged = self._leases.acknowledged(SessionId("") if bound is None else bound.session)
         try:
             self.fleet.release(self._clock.seconds(), owner, name, grace)
         finally:
             self._follow_up()
-        return self._journal.settled()
+        return self._told(acknowledged())
+
+    def _told(self, told: list[Deferred[None]]) -> Deferred[None]:
+        """Fires when it is durable, and everybody who holds the session knows."""
+        settled = self._journal.settled()
+        return settled if not told else DeferredList(told, consumeErrors=True).addCallback(lambda _: settled)
 
     def status(self, claims: Claims) -> SessionStatus:
         """See `ISessions`."""
@@ -79,11 +93,15 @@ class SessionAnswers:
 
     def _describe(self, now: float, container: ContainerId, session: Session) -> SessionStatus:
         due = session.due
-        idle_left = None if due is None or session.state is not SessionState.ACTIVE else due - now
+        idle_left = None if due is None else due - now
+        if due is None and (idle_for := self._leases.idle_for(session)) is not None:
+            idle_left = session.idle_timeout - idle_for
+        if session.state is not SessionState.ACTIVE:
+            idle_left = None
         return SessionStatus(
             session.id,
             session.state.value,
-            session.in_flight,
+            self._leases.in_flight(session),
             session.idle_timeout,
             idle_left,
             self.fleet.capacity.containers[container].dies_at - now,

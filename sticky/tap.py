@@ -135,7 +135,7 @@ def makeService(options: Options) -> IService:
     from sticky.wiring import make_service
 
     try:
-        service = make_service(options.settings, options.sources)
+        service = make_service(options.settings, options.sources, {} if options.parent is None else options.parent)
     except ConfigError as error:
         give_up(str(error), WRONG_CONFIGURATION)
     for warning in _shared_user(options.settings):

@@ -112,7 +112,7 @@ class TurnBook(LeaseBook):
     def _enter(self, lease: TurnLease) -> None:
         self._leases.setdefault(lease.session, set()).add(lease)
 
-    def release(self, lease: Lease, core: Session, counts: bool) -> None:
+    def release(self, lease: Lease, core: Session, counts: bool, idle_for: float) -> None:
         """See `LeaseBook`."""
         self.drop(lease, core)
         assert isinstance(lease, TurnLease)

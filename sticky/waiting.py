@@ -45,6 +45,10 @@ class Waiting:
             self._waiters.pop(answer, None)
             answer.callback(result)
 
+    def all(self) -> list[WaiterId]:
+        """Everybody who still waits."""
+        return list(self._answers)
+
     def answer_all(self, result: Failure) -> None:
         """Answer everybody who still waits."""
         for waiter in list(self._answers):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from twisted.application.service import IService
+from twisted.application.service import IService, Service
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import globalLogPublisher
@@ -45,6 +45,7 @@ from sticky.edge.wire import Names
 from sticky.hangup import on_hangup
 from sticky.health import Health, Patient
 from sticky.inspection import Inspection
+from sticky.irestarting import Restarts
 from sticky.journal.service import JournalService, NoJournalService
 from sticky.journal.writer import Picture
 from sticky.keyring import KeyRing
@@ -53,9 +54,18 @@ from sticky.listeners import Listeners
 from sticky.minting import Minting
 from sticky.observe.watching import WithRequests
 from sticky.operating import Operating
+from sticky.restarting import CommandLine, Restarter, command_line
 from sticky.service import ServerService
+from sticky.sockets import for_endpoints
+from sticky.stepping_down import Edge, SteppingDown
+from sticky.succession import activated, environment_at_start, inherited
+from sticky.successor import Successor
 from sticky.token_store import TokenStore
 from sticky.witness import Endings
+from sticky.workers.front import WorkerFront
+from sticky.workers.pool import Workers
+from sticky.workers.proxies import Proxies
+from sticky.workers.switch import ControlSwitch
 
 
 def monotonic(reactor: Any) -> None:
@@ -66,8 +76,19 @@ def monotonic(reactor: Any) -> None:
     reactor.seconds = time.monotonic
 
 
-def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | None = None) -> Daemon:
-    """The whole daemon. Creates the state directory and its keys; raises `ConfigError` if they cannot be used."""
+def assemble(
+    settings: Settings,
+    sources: Sources,
+    reactor: Any,
+    turn: Turn | None = None,
+    command: CommandLine | None = None,
+    over: Callable[[], None] = lambda: None,
+) -> Daemon:
+    """The whole daemon. Creates the state directory and its keys; raises `ConfigError` if they cannot be used.
+
+    `command`: how to start another one like it; without it there is no restart. `over` is called when that has replaced this one
+    and the last client has gone.
+    """
     state_dir = settings.daemon.state_dir
     make_state_dir(state_dir)
     autoscaling = Autoscaling(None if settings.daemon.ephemeral else state_dir / autoscaler_file)
@@ -119,6 +140,7 @@ def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | No
         wall=time.time,
         failures=failures,
     )
+    switch = ControlSwitch(control)
     dialler = Dialler(reactor, health.doubt)
     access = parts.access_log(settings, reactor)
     limits = parts.limits(settings.daemon)
@@ -130,7 +152,7 @@ def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | No
         names,
         verifier,
         servers,
-        control,
+        switch,
         dialler,
         wall=time.time,
         websocket_relay=relays.relay,
@@ -138,7 +160,19 @@ def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | No
         failures=failures,
         turn=turn,
     )
-    listeners = Listeners(reactor, settings.daemon.listen, EdgeFactory(context), state_dir, _public_urls(settings))
+    now = [settings]  # what was published last
+    proxies = Proxies(reactor, servers, control, lambda: parts.proxy_config(now[0], ring.publics), health.doubt)
+    alone = settings.daemon.workers == 1
+    listeners = Listeners(
+        reactor,
+        settings.daemon.listen,
+        EdgeFactory(context) if alone else None,
+        state_dir,
+        _public_urls(settings),
+        settings.daemon.workers,
+    )
+    workers = Workers(reactor, settings.daemon.workers, proxies, lambda: listeners.sockets)
+    front: Service = listeners if alone else WorkerFront(listeners, proxies, workers)
     inspection = Inspection(
         servers=servers,
         settings=settings,
@@ -156,6 +190,8 @@ def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | No
         listeners.publish(_public_urls(settings))
         inspection.replace(settings)
         autoscaling.deployed(settings)
+        now[0] = settings
+        proxies.configure()
 
     def in_thread(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
         return deferToThreadPool(reactor, reactor.getThreadPool(), function, *arguments)
@@ -176,31 +212,60 @@ def assemble(settings: Settings, sources: Sources, reactor: Any, turn: Turn | No
         admitted=lambda: control.proxy_tokens,
         wall=time.time,
         now=reactor.seconds,
+        rotated=proxies.configure,
     )
     door = TokenDoor(lambda: control.proxy_tokens, frozenset(settings.daemon.admin_hosts), failures, reactor, time.time)
-    return Daemon(
+    restarts = Restarts()
+    admin = AdminService(
+        settings.daemon.admin,
+        inspection,
+        reactor,
+        _check,
+        WithRequests(globalLogPublisher, access),
+        deployer,
+        operating,
+        settings.daemon.admin_listen,
+        door,
+        restarts,
+    )
+    daemon = Daemon(
         servers,
-        listeners,
+        front,
         backends.made,
-        relays.close_all,
+        relays.close_all if alone else proxies.close_websockets,
+        relays.cut_all if alone else workers.stopService,
         reactor,
         settings.daemon.shutdown_timeout,
         journal,
-        AdminService(
-            settings.daemon.admin,
-            inspection,
-            reactor,
-            _check,
-            WithRequests(globalLogPublisher, access),
-            deployer,
-            operating,
-            settings.daemon.admin_listen,
-            door,
-        ),
+        admin,
         health,
         partial(on_hangup, deployer.hangup, reactor),
         backends.remember,
     )
+    stepping_down = SteppingDown(
+        daemon,
+        servers,
+        journal,
+        admin,
+        health,
+        backends.made,
+        listeners,
+        settings.daemon.listen,
+        proxies,
+        workers,
+        Edge(context, relays, switch) if alone else None,
+        reactor,
+        settings.daemon.drain_timeout,
+        over,
+    )
+    if command is not None:
+        restarts.by = Restarter(stepping_down, command, reactor)
+    found = inherited(os.environ)
+    if found is not None:
+        daemon.predecessor = Successor(found, listeners, admin, proxies, reactor)
+    elif given := activated(environment_at_start()):
+        listeners.inherited = for_endpoints(settings.daemon.listen, given)
+    return daemon
 
 
 def _public_urls(settings: Settings) -> Mapping[str, str | None]:
@@ -248,13 +313,20 @@ def _journal(settings: Settings, reactor: Any, picture: Callable[[], Picture]) -
     return JournalService(settings.daemon.state_dir, reactor, picture)
 
 
-def make_service(settings: Settings, sources: Sources) -> IService:
-    """For twistd: the daemon on the installed reactor."""
+def make_service(settings: Settings, sources: Sources, twistd: MutableMapping[str, Any]) -> IService:
+    """For twistd: the daemon on the installed reactor. `twistd` has that one's own options."""
     from twisted.internet import reactor
 
     monotonic(reactor)
     turn = accelerate(reactor)
     reactor.callWhenRunning(settle)
-    daemon = assemble(settings, sources, reactor, turn)
+
+    def over() -> None:
+        twistd["pidfile"] = ""  # it is the other daemon's
+        if reactor.running:
+            reactor.stop()
+
+    command = command_line(sources.cwd, twistd.get("pidfile"))
+    daemon = assemble(settings, sources, reactor, turn, command, over)
     impatient(daemon, reactor)
     return daemon

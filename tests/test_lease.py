@@ -21,6 +21,7 @@ class FakeFleet:
     def __init__(self) -> None:
         self.count = 0
         self.ended = False
+        self.idle_for = 0.0
         self.session = Session.__new__(Session)
         self.session.id = SESSION
 
@@ -31,9 +32,10 @@ class FakeFleet:
         self.count += 1
         return self.session
 
-    def finish(self, now: float, container: ContainerId, session: Session) -> None:
+    def finish(self, now: float, container: ContainerId, session: Session, idle_for: float = 0.0) -> None:
         """One less."""
         self.count -= 1
+        self.idle_for = idle_for
 
 
 @implementer(ILeaseHolder)

@@ -231,6 +231,7 @@ class StartTests(ServiceCase):
         self.assertLess(kinds.index(ContainerCreated), kinds.index(Placed))
         self.journal.fail()
         self.assertEqual([type(entry) for _, entry in self.journal.written].count(Unplaced), 1)
+        self.start().addErrback(lambda _: None)
         self.clock.advance(2)
         self.journal.commit()
         (container,) = self.backend.spawned
@@ -239,6 +240,15 @@ class StartTests(ServiceCase):
         gone = [entry.container for _, entry in self.journal.written if isinstance(entry, Unplaced)]
         self.assertEqual(sorted(set(placed)), sorted(gone))
         self.assertEqual(self.service.containers.places(), {})
+
+    def test_who_waits_for_a_container_that_cannot_be_noted_down_is_refused_at_once(self) -> None:
+        self.build()
+        self.journal.slow = True
+        answer = self.start()
+        self.assertNoResult(answer)
+        self.journal.fail()
+        self.failureResultOf(answer, errors.StorageFailed)
+        self.assertEqual(list(self.service.fleet.starts.waiting()), [])
 
     def test_min_containers_are_there_before_anybody_asks(self) -> None:
         self.build(min_containers=2)

@@ -107,7 +107,6 @@ class RefusalTests(OptionsCase):
     def test_wrong_values_of_options(self) -> None:
         config = ("--config", str(self.file))
         for text, expected in {
-            "2": "--workers: 2 is not supported by this version; allowed: 1",
             "0": "--workers: 0 is not allowed; allowed: a whole number from 1 to 64",
             "two": '--workers: "two" is not allowed; allowed: a whole number from 1 to 64',
             "-1": '--workers: "-1" is not allowed; allowed: a whole number from 1 to 64',
@@ -162,7 +161,7 @@ class MakeServiceTests(OptionsCase):
         service = Service()
         wired: list[tuple[Settings, Sources]] = []
 
-        def make_service(settings: Settings, sources: Sources) -> IService:
+        def make_service(settings: Settings, sources: Sources, twistd: object) -> IService:
             wired.append((settings, sources))
             return service
 

@@ -25,6 +25,7 @@ from sticky.admin.streams import LogStream, Wanted
 from sticky.config.settings import Settings
 from sticky.iinspection import IDeploying, IInspection
 from sticky.ioperating import IOperating
+from sticky.irestarting import IRestarting
 
 LONGEST_PAGE: Final = 1000
 LONGEST_NAME: Final = 128  #: characters
@@ -59,8 +60,9 @@ class AdminCalls:
         clock: IReactorTime,
         deploying: IDeploying | None = None,
         operating: IOperating | None = None,
+        restarting: IRestarting | None = None,
     ) -> None:
-        """`deploying`, `operating`: None where that cannot be done; the calls for it are not there then."""
+        """`deploying`, `operating`, `restarting`: None where that cannot be done; the calls for it are not there then."""
         self._inspection = inspection
         self._recent = recent
         self._check = check
@@ -68,6 +70,7 @@ class AdminCalls:
         self._clock = clock
         self._deploying = deploying
         self._operating_or_none = operating
+        self._restarting = restarting
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, object]) -> Result:
         """Find the call and make it. Raises `errors.NotFound`, `errors.MethodNotAllowed`, and what the call raises."""
@@ -220,6 +223,11 @@ class AdminCalls:
             raise errors.NotFound
         return self._operating_or_none
 
+    def _restart(self, call: Call) -> Result:
+        if self._restarting is None:
+            raise errors.NotFound
+        return shielded(self._restarting.restart()).addCallback(dict)
+
     @property
     def _deployer(self) -> IDeploying:
         if self._deploying is None:
@@ -263,6 +271,7 @@ ROUTES: Final = (
     Route("POST", "/v1/deploy", AdminCalls._deploy),
     Route("GET", "/v1/rollout", AdminCalls._rollout),
     Route("POST", "/v1/rollout/undo", AdminCalls._undo),
+    Route("POST", "/v1/restart", AdminCalls._restart),
     Route("POST", "/v1/access", AdminCalls._access),
     Route("GET", "/v1/tokens", AdminCalls._tokens),
     Route("POST", "/v1/tokens", AdminCalls._create_token),

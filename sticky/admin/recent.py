@@ -10,7 +10,7 @@ import attrs
 from twisted.logger import ILogObserver, LogLevel, formatEvent
 from zope.interface import implementer
 
-from sticky.observe.access import EVENT
+from sticky.observe.access import COUNTED, EVENT
 
 KEPT = 2000  #: events; about 2 kB each at most
 
@@ -53,6 +53,9 @@ class Recent:
             return
         if event.get("sticky_event") == EVENT:
             self.requests[event["server"]] += 1
+        elif event.get("sticky_event") == COUNTED:
+            self.requests.update(event["counts"])
+            return
         elif "log_failure" in event:
             # A failure holds its frames, and these hold connections: it is shown now and let go.
             event = {**event, "log_format": "{shown}", "shown": formatEvent(event), "log_failure": None}  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.threads import deferToThreadPool
@@ -24,7 +24,10 @@ from sticky.admin.recent import Recent
 from sticky.admin.web import AdminRequest, AdminResource
 from sticky.iinspection import IDeploying, IInspection
 from sticky.ioperating import IOperating
+from sticky.irestarting import IRestarting
 from sticky.startup import CANNOT_START, give_up
+
+LAST_WORDS = 1.0  #: seconds between the end of this API and that of its connections
 
 
 class _Site(Site):
@@ -54,6 +57,7 @@ class AdminService(Service):
         operating: IOperating | None = None,
         network: Sequence[str] = (),
         door: TokenDoor | None = None,
+        restarting: IRestarting | None = None,
     ) -> None:
         """`network`: endpoint strings where it listens besides, for those whom the `door` admits."""
         self._path = None if endpoint is None else sockets.socket_path(endpoint)
@@ -61,15 +65,20 @@ class AdminService(Service):
         self._reactor = reactor
         self._publisher = publisher
         self._recent = Recent()
-        calls = AdminCalls(inspection, self._recent, check, self._in_thread, reactor, deploying, operating)
+        calls = AdminCalls(inspection, self._recent, check, self._in_thread, reactor, deploying, operating, restarting)
         site = _Site(AdminResource(calls))  # type: ignore[no-untyped-call]
         self._guard = Guard(site)
         self._ports = AdminPorts(network, _Site(AdminResource(calls, door)), reactor)  # type: ignore[no-untyped-call]
         self._port: IListeningPort | None = None
+        self.succeeds = False  #: an earlier daemon has the addresses until this one takes over
 
     def privilegedStartService(self) -> None:
         """See that the address can be used, before anything is at stake: if not, one line on stderr and exit status 1."""
         super().privilegedStartService()  # type: ignore[no-untyped-call]
+        if not self.succeeds:
+            self._make_way()
+
+    def _make_way(self) -> None:
         self._ports.privilegedStartService()
         if self._path is None:
             return
@@ -81,6 +90,8 @@ class AdminService(Service):
     def startService(self) -> None:
         """Listen: as the user that the daemon runs as from now on, whose socket it is to be. Fails as above."""
         super().startService()  # type: ignore[no-untyped-call]
+        if self.succeeds:
+            self._make_way()
         self._publisher.addObserver(self._recent)
         self._ports.startService()
         if self._path is None:
@@ -106,6 +117,29 @@ class AdminService(Service):
         closed = port.stopListening()
         self._guard.abort()
         return DeferredList([ports, *([] if closed is None else [closed])])
+
+    # --- when another daemon takes over
+
+    async def rest(self) -> None:
+        """Give the addresses up. Who is connected to the socket stays, and is answered."""
+        await self._ports.stopService()
+        port, self._port = self._port, None
+        if port is not None and self._path is not None:
+            self._path.touch()
+            await (port.stopListening() or succeed(None))
+
+    def wake(self) -> None:
+        """Nobody has taken over: listen again."""
+        self._ports.privilegedStartService()
+        self._ports.startService()
+        if self._path is not None:
+            with sockets.private():
+                self._port = self._reactor.listenUNIX(str(self._path), self._guard, mode=0o600)
+
+    def leave(self) -> None:
+        """The other daemon answers. Who is connected has a moment to read the last answer."""
+        self._publisher.removeObserver(self._recent)
+        self._reactor.callLater(LAST_WORDS, self._guard.abort)
 
     def _point(self, path: Path) -> None:
         """Tell the command where the socket is, if it is not where it would look."""

@@ -22,6 +22,7 @@ from sticky.cli import (
     loadtest,
     logs,
     opening,
+    restarting,
     running,
     sessions,
     status,
@@ -88,6 +89,7 @@ initial.add_to(root)
 running.add_to(root)
 checking.add_to(root)
 deploying.add_to(root)
+restarting.add_to(root)
 status.add_to(root)
 top.add_to(root)
 sessions.add_to(root)

@@ -40,6 +40,7 @@ class DaemonSettings:
     workers: int
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...]
     shutdown_timeout: float
+    drain_timeout: float
     ephemeral: bool  #: containers die with the daemon, and nothing is kept for the next one
     access_log: str  #: "-" for standard output, "off", or an absolute path
     access_log_format: str

@@ -131,12 +131,12 @@ class Fleet(SessionCalls):
         except KeyError:
             raise self.ledgers.why(container, session) from None
 
-    def finish(self, now: float, container: ContainerId, session: Session) -> None:
-        """The request is over. A no-op when the session has ended meanwhile."""
+    def finish(self, now: float, container: ContainerId, session: Session, idle_for: float = 0.0) -> None:
+        """The request is over, since `idle_for` seconds. A no-op when the session has ended meanwhile."""
         if now >= self.wake_at:
             self._catch_up(now)
         ledger = self.ledgers.by_container.get(container)
-        if ledger is not None and ledger.finish(now, session):
+        if ledger is not None and ledger.finish(now - idle_for, session):
             self.wake_at = min(self.wake_at, ledger.expected_at)
         if self.mail:
             self.settle(now)

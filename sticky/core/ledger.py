@@ -110,14 +110,20 @@ class Ledger:
         session.in_flight += 1
         return session
 
-    def finish(self, now: float, session: Session) -> bool:
-        """One request less. True when the heap took the session, so that the next deadline may have come nearer."""
+    def finish(self, active_at: float, session: Session) -> bool:
+        """One request less; `active_at`: when it ended, which may be a while ago where a proxy kept it for others to come.
+
+        True when the heap took the session, so that the next deadline may have come nearer.
+        """
         if not session.in_flight:
             raise errors.IllegalEvent("no request of this session is in flight")
         session.in_flight -= 1
+        if (
+            active_at > session.last_active
+        ):  # of several holders the one who was active last may not be the last to leave
+            session.last_active = active_at
         if session.in_flight or session.state is SessionState.ENDED:
             return False
-        session.last_active = now
         if session.state is SessionState.DRAINING:
             self._end(session, SessionInput.EMPTY)
             return False

@@ -59,9 +59,13 @@ class ControlCall:
             self._waiting = answer
             answer.addCallbacks(self._answered, self._failed)
 
-    def _answered(self, answer: Answer) -> None:
+    def _answered(self, answer: Answer | IEventStream) -> None:
         self._waiting = None
-        if not self._over:
+        if self._over:
+            return
+        if IEventStream.providedBy(answer):  # answered by another process
+            self._begin_stream(answer)
+        else:
             self._answer(answer)
 
     def _failed(self, failure: Failure) -> None:

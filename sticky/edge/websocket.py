@@ -173,6 +173,14 @@ class WebSocketRelays:
             self._if_over()
         return self._stopped
 
+    def cut_all(self) -> None:
+        """Close every connection of every relay now: nobody is waited for any more."""
+        for dialling in list(self._dialling):
+            dialling.failed(errors.ShuttingDown())
+        for relay in [one for home in self._homes.values() for one in list(home.liveness)]:
+            assert isinstance(relay, Relay)
+            relay.late()
+
     def _settled(self, relay: Relay) -> None:
         container = self._dialling.pop(relay, None)
         if container is not None:

@@ -29,9 +29,35 @@ class StateLock:
                 "state_dir",
                 f"in use by another daemon (pid {holder}); stop it, or choose another",
             ) from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, b"%d\n" % os.getpid(), 0)
         self._file = file
+        self.take_over()
+
+    def is_there(self) -> bool:
+        """Whether the file at our path is the one that we hold: False when the directory was moved, or another is in its place."""
+        if self._file is None:
+            return False
+        try:
+            there = self._path.stat()
+        except OSError:
+            return False
+        ours = os.fstat(self._file)
+        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+    @property
+    def held(self) -> int:
+        """The descriptor that holds it, for a process that is to hold it as well."""
+        assert self._file is not None
+        return self._file
+
+    def inherit(self, file: int) -> None:
+        """It is held by this descriptor, which another process has opened: `take_over` says that it is ours alone."""
+        self._file = file
+
+    def take_over(self) -> None:
+        """Write our own pid, for whoever is refused."""
+        assert self._file is not None
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
         """Let the next one in. The file stays: to remove it would let two hold locks of one name."""

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
+from sticky import errors
 from sticky.core.memory import Memory
 from sticky.core.values import ContainerId, ServerName
 from sticky.errors import ConfigError
@@ -21,6 +22,9 @@ from sticky.journal.places import spawned_by
 from sticky.journal.store import Entry, open_store, this_boot
 from sticky.journal.writer import JournalWriter, NoJournal, Picture
 from sticky.startup import CANNOT_START, give_up
+
+LOOK_EVERY = 1.0  #: seconds between two looks whether the state directory is where it was
+OPEN_EVERY = 1.0  #: seconds between two attempts to open it again
 
 
 @attrs.frozen
@@ -46,12 +50,55 @@ class JournalService:
         self._pool: ThreadPool | None = None
         self._writer: JournalWriter | None = None
         self._of_another_boot = False
+        self._there = True
+        self._looked_at = -LOOK_EVERY
+        self._rests = False  # another daemon is about to take over
         #: (backend's name, its options) of every container that was noted, of whatever Server; known once it is open
         self.spawned_by: Sequence[tuple[str, Mapping[str, object]]] = ()
 
     def claim(self) -> None:
         """Take the state directory. If another daemon has it, the process ends with one line, status 1."""
         _claim(self._lock)
+
+    # --- when another daemon takes over, or this one does
+
+    @property
+    def lock(self) -> int:
+        """The descriptor of the state directory's lock."""
+        return self._lock.held
+
+    def inherit(self, lock: int) -> None:
+        """In place of `claim`: an earlier daemon has given us its lock."""
+        self._lock.inherit(lock)
+
+    def take_over(self) -> None:
+        """The earlier daemon decides nothing any more."""
+        self._lock.take_over()
+
+    async def rest(self) -> None:
+        """Write what is pending and close the file, but keep the state directory. What is written from now on is nowhere."""
+        self._rests = True
+        await self._opened.close()
+        if self._pool is not None:
+            self._pool.stop()
+            self._pool = None
+
+    def wake(self) -> None:
+        """Nobody has taken over: write anew what lives now, whatever is in the file. Until that can be done it does not work."""
+        self._lock.take_over()
+        try:
+            store, _ = open_store(self._path, this_boot())
+        except (sqlite3.Error, OSError) as error:
+            self.log.error("cannot open the journal {path} again: {reason}", path=str(self._path), reason=str(error))
+            self._reactor.callLater(OPEN_EVERY, self.wake)
+            return
+        self._writer = JournalWriter(store, self._reactor, self._in_thread, self._picture)
+        self._rests = False
+        self._writer.write_anew()
+
+    def let_go(self) -> None:
+        """The other daemon has the state directory."""
+        self._lock.release()
 
     def open(self) -> Callable[[ServerName], Found]:
         """Read what is there, once it is claimed. If it cannot be read at all, the process ends as above."""
@@ -61,6 +108,7 @@ class JournalService:
             give_up(f"cannot open the journal {self._path}: {error}", CANNOT_START)
         if lost is not None:
             self.log.error("the journal was damaged: sessions of earlier containers are lost; {lost}", lost=lost)
+        self._lock.take_over()
         memories, places, same_boot = dict(store.memories), dict(store.places), store.same_boot
         self._of_another_boot = not same_boot
         self.spawned_by = [spawned_by(place) for here in places.values() for place in here.values()]
@@ -79,7 +127,23 @@ class JournalService:
     @property
     def works(self) -> bool:
         """See `Journal`."""
-        return self._opened.works
+        return not self._rests and self._in_place() and self._opened.works
+
+    def _in_place(self) -> bool:
+        """Whether the state directory is where it was. Somebody else's in its place is not to be written to, nor beside it."""
+        now = self._reactor.seconds()
+        if now - self._looked_at >= LOOK_EVERY:
+            self._looked_at = now
+            before, self._there = self._there, self._lock.is_there()
+            if before and not self._there:
+                self.log.error(
+                    "the state directory {path} was moved or replaced: starts are refused until it is back, or the daemon is "
+                    "restarted",
+                    path=str(self._path.parent),
+                )
+            elif self._there and not before:
+                self.log.info("the state directory is back")
+        return self._there
 
     def write(self, entry: Entry) -> None:
         """See `Journal`."""
@@ -87,7 +151,7 @@ class JournalService:
 
     def settled(self) -> Deferred[None]:
         """See `Journal`."""
-        return self._opened.settled()
+        return fail(errors.StorageFailed(retry_after=OPEN_EVERY)) if self._rests else self._opened.settled()
 
     async def close(self) -> None:
         """Write what is pending, end the thread, give the state directory back."""

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from sticky.observe.lines import Lines
 
 EVENT = "request"  #: value of the field `sticky_event` of log events about single requests
+COUNTED = "requests"  #: the same of events that say how many there were elsewhere, by Server
 
 # Anything that looks like a secret of ours, wherever it stands: a signed token, a proxy token's secret.
 _SECRET = re.compile(r"v4\.public\.[\w-]+(?:\.[\w-]+)?|\bws-[\w-]+")

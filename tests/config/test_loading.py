@@ -210,10 +210,6 @@ class RefusedSettingTests(ConfigCase):
         }
         for settings, expected in wrong.items():
             self.assertEqual(self.refused_setting(settings), expected)
-        self.assertEqual(
-            self.refused(f"[daemon]\nworkers = 4\n{ECHO}"),
-            "sticky.toml: daemon.workers: 4 is not supported by this version; allowed: 1",
-        )
         self.assertIn("unix: endpoint string", self.refused(f'[daemon]\nadmin = "tcp:8081"\n{ECHO}'))
 
     def test_hosts_urls_and_origins_of_another_form(self) -> None:

@@ -34,7 +34,13 @@ def until(what: str, check: Callable[[], _Found], within: float = 15.0) -> _Foun
 class Running:
     """A child in a process group of its own, with its output in a file."""
 
-    def __init__(self, command: list[str], output: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        output: Path,
+        env: Mapping[str, str] | None = None,
+        pass_fds: tuple[int, ...] = (),
+    ) -> None:
         self._output = output
         with output.open("ab") as log:
             self._process = subprocess.Popen(
@@ -45,6 +51,7 @@ class Running:
                 cwd=output.parent,
                 env={**os.environ, **(env or {})},
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
 
     def output(self) -> str:

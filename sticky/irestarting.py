@@ -1,0 +1,34 @@
+"""The seam to whoever can replace the daemon by a new one. No behaviour but that there may be nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+
+from sticky import errors
+
+
+class IRestarting(Protocol):
+    """Replaces the daemon."""
+
+    def restart(self) -> Deferred[Mapping[str, object]]:
+        """Start a new daemon from the same command line and hand over to it: its pid and version.
+
+        Raises, or fails with, `errors.BadRequest` (it cannot be done) or `errors.BadConfiguration` (the new one did not start;
+        the message says why, and this one goes on).
+        """
+
+
+class Restarts:
+    """Whoever it is, once it is known."""
+
+    def __init__(self) -> None:
+        self.by: IRestarting | None = None
+
+    def restart(self) -> Deferred[Mapping[str, object]]:
+        """See `IRestarting`."""
+        if self.by is None:
+            raise errors.NotFound
+        return self.by.restart()

@@ -1,0 +1,214 @@
+"""The old daemon's side of `sticky restart`: starts the new one, rests while that takes over, and serves on as its proxy.
+
+Decides in which order; what each part does about it is the part's own. The new daemon's side is `Daemon` with a `Predecessor`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Factory, ProcessProtocol
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from sticky import errors
+from sticky.succession import TAKE_OVER, UP, VARIABLE, Inheritance
+from sticky.workers.frames import Link, Message
+
+STARTS_WITHIN = 120.0  #: seconds from its start to being ready: an app may take 30 to import
+TAKES_OVER_WITHIN = 30.0  #: seconds from being ready to being up: nobody decides anything meanwhile
+
+
+class Restart(Enum):
+    """How far a restart is."""
+
+    NONE = "none"
+    STARTING = "starting"  # the new daemon reads its configuration; this one does everything as ever
+    RESTING = "resting"  # this one decides nothing, the new one takes over
+    LEFT = "left"  # the new one is in charge
+
+
+STEPS: dict[tuple[Restart, str], Restart] = {
+    (Restart.NONE, "start"): Restart.STARTING,
+    (Restart.STARTING, "ready"): Restart.RESTING,
+    (Restart.STARTING, "fail"): Restart.NONE,
+    (Restart.RESTING, "up"): Restart.LEFT,
+    (Restart.RESTING, "fail"): Restart.NONE,
+    (Restart.LEFT, "fail"): Restart.LEFT,  # its link is closed when nothing is left to be said
+}
+
+
+class Old(Protocol):
+    """What the daemon does about it."""
+
+    def lock(self) -> int:
+        """The descriptor of the state directory's lock."""
+
+    def listening(self) -> Mapping[str, Sequence[socket.socket]]:
+        """Listening sockets by endpoint string. Raises `errors.BadRequest` if there are others, too."""
+
+    def rest(self) -> Deferred[int]:
+        """Decide nothing any more, write what is pending, accept nobody. Fires with the number of proxies that will move."""
+
+    def wake(self) -> None:
+        """Go on as before."""
+
+    def leave(self, path: str) -> None:
+        """The next daemon's proxies come in there: be one of them."""
+
+
+@attrs.frozen
+class CommandLine:
+    """How this daemon was started, to start the next one."""
+
+    arguments: Sequence[str]  #: with the interpreter in front
+    directory: Path
+    pid_file: Path | None  #: twistd's: it would take a process that it names for another daemon
+
+
+class Restarter:
+    """See the module."""
+
+    log = Logger()
+
+    def __init__(self, old: Old, command: CommandLine, reactor: Any) -> None:
+        self.state = Restart.NONE
+        self._old = old
+        self._command = command
+        self._reactor = reactor
+        self._answer: Deferred[Mapping[str, object]] | None = None
+        self._link: Link | None = None
+        self._said = -1  # what the new one writes to its standard error
+        self._impatience: Any = None
+        self._pid_file = b""
+
+    def restart(self) -> Deferred[Mapping[str, object]]:
+        """Start a new daemon and hand over to it. Fires with its pid and version; fails with a Refusal that says why not."""
+        if self.state is not Restart.NONE:
+            raise errors.BadRequest("A restart is under way already.")
+        listening = self._old.listening()
+        self.state = STEPS[self.state, "start"]
+        self.log.info("a new daemon is started: {command}", command=" ".join(self._command.arguments))
+        answer: Deferred[Mapping[str, object]] = Deferred()
+        self._answer = answer
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self._said = os.memfd_create("said", os.MFD_CLOEXEC)
+        real_stderr = os.dup(2)
+        given = Inheritance(
+            theirs.fileno(),
+            self._old.lock(),
+            real_stderr,
+            {endpoint: [one.fileno() for one in opened] for endpoint, opened in listening.items()},
+        )
+        self._link = link = Link(self._reactor)
+        link.serves = {TAKE_OVER: self._ready, UP: self._up}
+        link.lost = self._lost
+        factory = Factory.forProtocol(lambda: link)
+        self._reactor.adoptStreamConnection(ours.fileno(), socket.AF_UNIX, factory)
+        self._put_pid_file_away()
+        env = {**os.environ, VARIABLE: given.renumbered()}
+        descriptors = {0: os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 1: 1, 2: self._said, **given.descriptors()}
+        try:
+            self._reactor.spawnProcess(
+                _New(), self._command.arguments[0], list(self._command.arguments), env,
+                str(self._command.directory), childFDs=descriptors,
+            )  # fmt: skip
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+        finally:
+            os.close(descriptors[0])
+            os.close(real_stderr)
+            ours.close()
+            theirs.close()
+        self._wait(STARTS_WITHIN)
+        return answer
+
+    def _ready(self, message: Message) -> Deferred[Message]:
+        self.state = STEPS[self.state, "ready"]
+        self._wait(TAKES_OVER_WITHIN)
+        return self._old.rest().addCallback(lambda proxies: {"proxies": proxies})
+
+    def _up(self, message: Message) -> None:
+        self.state = STEPS[self.state, "up"]
+        self._wait(None)
+        self.log.info("the new daemon is in charge, pid {pid}", pid=message["pid"])
+        self._old.leave(message["socket"])
+        self._close()
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.callback({"pid": message["pid"], "version": message["version"]})
+
+    def _lost(self) -> None:
+        if self.state is not Restart.LEFT:
+            # What it said last may be on its way to the file still.
+            self._reactor.callLater(0.1, self._fail, "it ended")
+
+    def _late(self) -> None:
+        self._impatience = None
+        if self._link is not None:
+            self._link.close()
+
+    def _fail(self, reason: str) -> None:
+        rested = self.state is Restart.RESTING
+        self.state = STEPS[self.state, "fail"]
+        if self.state is Restart.LEFT:
+            return
+        self._wait(None)
+        said = self._last_words() or reason
+        self.log.error("the new daemon did not start, this one goes on: {reason}", reason=said)
+        self._close()
+        self._put_pid_file_back()
+        if rested:
+            self._old.wake()
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.errback(Failure(errors.BadConfiguration(f"The new daemon did not start: {said}")))
+
+    def _last_words(self) -> str:
+        """Of the lines on its standard error the last one of ours, or the last one."""
+        text = os.pread(self._said, 65_536, max(0, os.fstat(self._said).st_size - 65_536)).decode("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        ours = [line for line in lines if line.startswith("sticky: ") and not line.startswith("sticky: warning")]
+        return (ours or lines or [""])[-1].removeprefix("sticky: ")[:500]
+
+    def _wait(self, seconds: float | None) -> None:
+        if self._impatience is not None:
+            self._impatience.cancel()
+        self._impatience = None if seconds is None else self._reactor.callLater(seconds, self._late)
+
+    def _close(self) -> None:
+        if self._said >= 0:
+            os.close(self._said)
+            self._said = -1
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _put_pid_file_away(self) -> None:
+        path = self._command.pid_file
+        if path is not None and path.exists():
+            self._pid_file = path.read_bytes()
+            path.unlink()
+
+    def _put_pid_file_back(self) -> None:
+        if self._command.pid_file is not None and self._pid_file:
+            self._command.pid_file.write_bytes(self._pid_file)
+
+
+class _New(ProcessProtocol):
+    """The new daemon's process. Its link says more than its end: one that daemonizes ends at once, and lives."""
+
+
+def command_line(directory: Path, pid_file: str | None) -> CommandLine:
+    """Of this process."""
+    arguments = [sys.executable, *sys.orig_argv[1:]]
+    return CommandLine(arguments, directory, directory / pid_file if pid_file else None)

@@ -1,0 +1,220 @@
+"""The daemon that another one replaces at `sticky restart`: rests, wakes again or leaves, and serves its clients to their end.
+
+Implements `restarting.Old` over the daemon's parts. Must not know how the next daemon is started.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from sticky import errors, sockets
+from sticky.admin.service import AdminService
+from sticky.core.tokens import Claims
+from sticky.core.values import DeploymentId
+from sticky.daemon import Daemon, Servers
+from sticky.edge.context import EdgeContext
+from sticky.edge.websocket import WebSocketRelays
+from sticky.isticky import IContainerBackend, ILease, ILeaseHolder, IRouting
+from sticky.journal.service import JournalService, NoJournalService
+from sticky.listeners import Listeners
+from sticky.turn_leases import TurnLease
+from sticky.workers.far import FarDaemon
+from sticky.workers.leaving import RESTARTED, Leaving
+from sticky.workers.pool import Workers
+from sticky.workers.proxies import Proxies
+from sticky.workers.switch import ControlSwitch
+
+
+@attrs.frozen
+class Edge:
+    """What serves clients in this very process."""
+
+    context: EdgeContext
+    relays: WebSocketRelays
+    control: ControlSwitch
+
+
+@implementer(IRouting)
+class Resting:
+    """Lets nobody in for a moment: requests wait until it is known who decides about them."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Deferred[Any], tuple[Claims, ILeaseHolder, bool]] = {}
+
+    def begin(self, claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
+        """See `IRouting`."""
+        waiting: Deferred[ILease] = Deferred(self._left)
+        self._waiting[waiting] = claims, holder, websocket
+        return waiting
+
+    def _left(self, waiting: Deferred[Any]) -> None:
+        self._waiting.pop(waiting, None)
+
+    def go(self, routing: IRouting) -> None:
+        """This one decides."""
+        asked, self._waiting = self._waiting, {}
+        for waiting, (claims, holder, websocket) in asked.items():
+            try:
+                lease = routing.begin(claims, holder, websocket)
+            except errors.Refusal as refusal:
+                waiting.errback(refusal)
+                continue
+            if isinstance(lease, Deferred):
+                lease.chainDeferred(waiting)
+            else:
+                waiting.callback(lease)
+
+
+class SteppingDown:
+    """See the module. `edge` is None where workers serve. `over` is called when the last client has gone."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        servers: Servers,
+        journal: JournalService | NoJournalService,
+        admin: AdminService,
+        health: Any,
+        backends: Sequence[IContainerBackend],
+        listeners: Listeners,
+        endpoints: Sequence[str],
+        proxies: Proxies,
+        workers: Workers,
+        edge: Edge | None,
+        reactor: Any,
+        drain_timeout: float,
+        over: Callable[[], None],
+    ) -> None:
+        self._daemon = daemon
+        self._servers = servers
+        self._journal = journal
+        self._admin = admin
+        self._health = health
+        self._backends = backends
+        self._listeners = listeners
+        self._endpoints = endpoints
+        self._proxies = proxies
+        self._workers = workers
+        self._edge = edge
+        self._reactor = reactor
+        self._drain_timeout = drain_timeout
+        self._over = over
+        self._resting = Resting()
+        self._leaving: Leaving | None = None
+        self._far: FarDaemon | None = None
+
+    def lock(self) -> int:
+        """See `restarting.Old`."""
+        if isinstance(self._journal, NoJournalService):
+            raise errors.BadRequest("An ephemeral daemon takes its containers along: there is nothing to hand over.")
+        return self._journal.lock
+
+    def listening(self) -> Mapping[str, Sequence[socket.socket]]:
+        """See `restarting.Old`."""
+        for endpoint in self._endpoints:
+            if not sockets.shareable(endpoint):
+                raise errors.BadRequest(f"The listener {endpoint} cannot be handed over to another process.")
+        return self._listeners.sockets
+
+    def rest(self) -> Deferred[int]:
+        """See `restarting.Old`."""
+        return Deferred.fromCoroutine(self._rest())
+
+    async def _rest(self) -> int:
+        self._listeners.pause()
+        if self._edge is not None:
+            self._edge.control.pause()
+            self._edge.context.routing = self._resting
+        self._proxies.rest()
+        self._health.stopService()
+        for server in self._servers.all():
+            server.rest()
+        await self._admin.rest()
+        assert isinstance(self._journal, JournalService)
+        await self._journal.rest()
+        return len(self._proxies.members) + (self._edge is not None)
+
+    def wake(self) -> None:
+        """See `restarting.Old`."""
+        assert isinstance(self._journal, JournalService)
+        self._journal.wake()
+        self._admin.wake()
+        for server in self._servers.all():
+            server.wake()
+        self._health.startService()
+        self._proxies.wake()
+        if self._edge is not None:
+            self._edge.context.routing = self._servers
+            self._resting.go(self._servers)
+            self._edge.control.resume()
+        self._listeners.resume()
+
+    def leave(self, path: str) -> None:
+        """See `restarting.Old`."""
+        self._daemon.left = self._end
+        assert isinstance(self._journal, JournalService)
+        self._journal.let_go()
+        self._admin.leave()
+        for backend in self._backends:
+            done: Deferred[None] = backend.stop()
+            done.addErrback(lambda failure: self.log.failure("a backend was not left in order", failure))
+        if self._edge is None:
+            self._workers.release()
+            self._proxies.move(path, self._drain_timeout).addCallback(lambda _: self._over())
+            self._listeners.leave()
+            return
+        self._become_a_proxy(self._edge, path)
+        self._proxies.move(path, self._drain_timeout)
+        self._listeners.leave()
+
+    def _become_a_proxy(self, edge: Edge, path: str) -> None:
+        context = edge.context
+        self._far = far = FarDaemon(
+            self._reactor,
+            "earlier daemon",
+            welcomed=lambda config: None,
+            lost=self._lost,
+            close=edge.relays.close_all,
+            stop=self._over,
+            moved=lambda within: None,
+            tally=lambda: {"clients": context.doors.inside, "websockets": edge.relays.open},
+        )
+        for server in self._servers.all():
+            for lease in server.held():
+                if isinstance(lease, TurnLease):
+                    claims = Claims(lease.session, server.server, DeploymentId(""), lease.container, 0, 0)
+                    far.turns.adopt(claims, lease)
+                else:
+                    far.routing.adopt(server.server, [lease])
+        far.turns.servers = frozenset(
+            server.server for server in self._servers.all() if server.fleet.capacity.policy.serial
+        )
+        context.routing = far.routing
+        self._resting.go(far.routing)
+        edge.control.go(far.control)
+        far.connect(path)
+        self._leaving = Leaving(self._reactor, context, edge.relays, self._drain_timeout, self._over)
+
+    def _lost(self) -> None:
+        self.log.error("the new daemon is gone, and the connections that were left here with it")
+        self._over()
+
+    async def _end(self) -> None:
+        """The process is about to end, in order or by a signal."""
+        if self._leaving is not None:
+            self._leaving.stop()
+        if self._edge is not None:
+            closing: Deferred[Any] = self._edge.relays.close_all(RESTARTED, "daemon_restarted")
+            await closing.addTimeout(1.0, self._reactor).addErrback(lambda _: None)
+            self._edge.context.stop()
+        if self._far is not None:
+            self._far.leave()

@@ -1,0 +1,80 @@
+"""The new daemon's side of `sticky restart`: takes the lock and the sockets, has the old one rest, and takes over.
+
+Knows no part of a daemon but those that it gives something to.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from sticky._version import __version__
+from sticky.admin.service import AdminService
+from sticky.listeners import Listeners
+from sticky.succession import TAKE_OVER, UP, Inheritance, sockets_of
+from sticky.workers.frames import Link
+from sticky.workers.proxies import Proxies
+
+GATHERS_WITHIN = 1.0  #: seconds that the old one's proxies have to come over, before new clients are let in
+
+
+class Successor:
+    """See `daemon.Predecessor`."""
+
+    log = Logger()
+
+    def __init__(
+        self, found: Inheritance, listeners: Listeners, admin: AdminService, proxies: Proxies, reactor: Any
+    ) -> None:
+        self._found = found
+        self._proxies = proxies
+        self._reactor = reactor
+        self._up = False
+        listeners.inherited = sockets_of(found)
+        admin.succeeds = True
+
+    def give(self, journal: Any) -> None:
+        """See `daemon.Predecessor`."""
+        journal.inherit(self._found.lock)
+
+    def take_over(self, take_up: Callable[[], None], open_up: Callable[[], None]) -> None:
+        """See `daemon.Predecessor`."""
+        doing = Deferred.fromCoroutine(self._take_over(take_up, open_up))
+        doing.addErrback(self._failed)
+
+    async def _take_over(self, take_up: Callable[[], None], open_up: Callable[[], None]) -> None:
+        link = Link(self._reactor)
+        link.lost = self._lost
+        factory = Factory.forProtocol(lambda: link)
+        with socket.socket(fileno=self._found.link) as given:
+            given.setblocking(False)
+            self._reactor.adoptStreamConnection(given.fileno(), socket.AF_UNIX, factory)
+        answer = await link.ask(TAKE_OVER)
+        take_up()
+        self._proxies.open()
+        self._up = True
+        link.tell(UP, socket=self._proxies.socket, pid=os.getpid(), version=__version__)
+        link.leave()
+        await self._proxies.gathered(answer["proxies"], GATHERS_WITHIN)
+        open_up()
+        os.dup2(self._found.stderr, 2)
+        os.close(self._found.stderr)
+        self.log.info("this daemon has taken over from an earlier one")
+
+    def _lost(self) -> None:
+        if not self._up:
+            os._exit(1)  # the old one has given up on us, or is gone: another one will be started
+
+    def _failed(self, failure: Failure) -> None:
+        if not isinstance(failure.value, SystemExit):  # then it was said already
+            (sys.__stderr__ or sys.stderr).write(f"sticky: {failure.getErrorMessage()}\n")
+            self.log.failure("this daemon cannot take over", failure)
+        os._exit(1)

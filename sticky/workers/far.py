@@ -1,0 +1,196 @@
+"""The daemon as a proxy sees it: connects, says hello, follows when another daemon takes over, reports every second.
+
+Used by workers and by a daemon that has handed over to the next one. Must not know what is done with what is let in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.protocol import ClientFactory
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from sticky.core.values import SessionId
+from sticky.isticky import Address
+from sticky.workers import messages
+from sticky.workers.control import FarControl
+from sticky.workers.frames import Link, Message
+from sticky.workers.routing import FarRouting
+from sticky.workers.turns import FarTurns
+from sticky.workers.values import plain
+
+TRY_EVERY = 0.1  #: seconds between two attempts to reach a daemon
+TRY_FOR = 10.0  #: seconds after which there is none
+
+
+class FarDaemon:
+    """See the module.
+
+    `welcomed` gets the configuration of each daemon that is reached, `lost` is called once when there is none any more.
+    `close` is asked to close WebSockets, `stop` to end; `moved` is told, when another daemon takes over, for how long those who are
+    here may stay, and that no others may come. `tally` gives what is reported.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        name: str,
+        *,
+        welcomed: Callable[[Any], None],
+        lost: Callable[[], None],
+        close: Callable[[int, str], Deferred[None]],
+        stop: Callable[[], None],
+        moved: Callable[[float], None],
+        tally: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        self.turns = FarTurns()
+        self.routing = FarRouting(reactor, self.turns)
+        self.control = FarControl()
+        self._reactor = reactor
+        self._name = name
+        self._welcomed = welcomed
+        self._lost = lost
+        self._close = close
+        self._stop = stop
+        self._moved = moved
+        self._tally = tally
+        self._link: Link | None = None
+        self._report: IDelayedCall | None = None
+        self._again: IDelayedCall | None = None
+        self._deadline = 0.0
+
+    # --- reaching it
+
+    def connect(self, path: str) -> None:
+        """Reach the daemon that listens there; the one before, if any, is left."""
+        self._let_go()
+        self._deadline = self._reactor.seconds() + TRY_FOR
+        self._try(path)
+
+    def leave(self) -> None:
+        """Be nobody's proxy any more; what is held is given up."""
+        self._let_go()
+        self.routing.stop()
+
+    def _let_go(self) -> None:
+        link, self._link = self._link, None
+        self.routing.disconnect()
+        self.turns.disconnect()
+        self.control.disconnect()
+        for call in (self._report, self._again):
+            if call is not None and call.active():
+                call.cancel()
+        self._report = self._again = None
+        if link is not None:
+            link.lost = _nothing
+            link.leave()
+
+    def _try(self, path: str) -> None:
+        self._again = None
+        self._reactor.connectUNIX(path, _Reaching(self, path), timeout=TRY_FOR)
+
+    def not_reached(self, path: str) -> None:
+        """An attempt has failed."""
+        if self._reactor.seconds() < self._deadline:
+            self._again = self._reactor.callLater(TRY_EVERY, self._try, path)
+        else:
+            self._lost()
+
+    def reached(self, link: Link) -> None:
+        """The connection stands: say hello."""
+        link.serves = {
+            **self.routing.calls(),
+            **self.control.calls(),
+            messages.END: self._end,
+            messages.CONFIGURE: lambda message: self._welcomed(message["config"]),
+            messages.CLOSE: lambda message: self._close(message["code"], message["reason"]).addCallback(_acknowledged),
+            messages.MOVE: self._move,
+            messages.STOP: lambda message: self._stop(),
+        }
+        link.lost = self._lost
+        self._link = link
+        hello = link.ask(
+            messages.HELLO,
+            versions=[messages.VERSION],
+            name=self._name,
+            holds=self.routing.held(),
+            turns=self.turns.held(),
+        )
+        hello.addCallbacks(self._welcome, self._turned_away, callbackArgs=(link,))
+
+    def _welcome(self, answer: Message, link: Link) -> None:
+        if link is not self._link:
+            return
+        self._welcomed(answer["config"])
+        self.routing.connect(link, answer["over"])
+        self.turns.connect(link, answer["over"])
+        self.control.connect(link)
+        self._report = self._reactor.callLater(messages.REPORT, self._say)
+
+    def _turned_away(self, failure: Failure) -> None:
+        self.log.error("the daemon takes no proxy: {problem}", problem=failure.getErrorMessage())
+        if self._link is not None:
+            self._link.close()
+
+    def _end(self, message: Message) -> None:
+        session, reason, detail = SessionId(message["session"]), message["reason"], message.get("detail")
+        self.turns.ended(session, reason, detail)
+        self.routing.ended(session, reason, detail)
+
+    def _move(self, message: Message) -> None:
+        self._moved(float(message["within"]))
+        self.connect(message["socket"])
+
+    # --- what it is told
+
+    def _say(self) -> None:
+        self._report = self._reactor.callLater(messages.REPORT, self._say)
+        if self._link is not None:
+            self._link.tell(messages.REPORTED, counts=self.routing.counts(), **self._tally())
+
+    def doubt(self, address: Address) -> None:
+        """A container could not be connected to."""
+        if self._link is not None:
+            self._link.tell(messages.DOUBT, address=plain(address))
+
+    def say(self, level: str, namespace: str, text: str) -> None:
+        """A line for the daemon's log."""
+        if self._link is not None:
+            self._link.tell(messages.LOG, level=level, namespace=namespace, text=text)
+
+
+class _Reaching(ClientFactory):
+    noisy = False
+
+    def __init__(self, far: FarDaemon, path: str) -> None:
+        self._far = far
+        self._path = path
+
+    def buildProtocol(self, addr: object) -> Link:
+        link = _Reached(self._far._reactor)
+        link.far = self._far
+        return link
+
+    def clientConnectionFailed(self, connector: object, reason: object) -> None:
+        self._far.not_reached(self._path)
+
+
+class _Reached(Link):
+    far: FarDaemon
+
+    def connectionMade(self) -> None:
+        self.far.reached(self)
+
+
+def _acknowledged(_: object) -> None:
+    return None
+
+
+def _nothing() -> None:
+    pass

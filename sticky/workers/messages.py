@@ -1,0 +1,42 @@
+"""The words of the protocol between a proxy and its daemon, and its times. docs/protocol.md says what they mean. No behaviour."""
+
+from __future__ import annotations
+
+from typing import Final
+
+VERSION: Final = (
+    1  #: of the protocol; a proxy offers those that it speaks, the daemon takes the highest that it speaks too
+)
+
+KEEP: Final = (
+    1.0  #: seconds after the last request that a proxy keeps a lease at most (semantics.md, Workers and wardens)
+)
+SILENCE: Final = 1.0  #: seconds in which a proxy must be heard of when it has been told something
+STARVED: Final = 5.0  #: the same for one whose process works, and only gets too little of the processor
+REPORT: Final = 1.0  #: seconds between two reports of a proxy
+STALLED: Final = 10.0  #: seconds without a report after which a proxy is taken for dead
+
+# From the proxy.
+HELLO: Final = "hello"
+LEASE: Final = "lease"
+BACK: Final = "back"
+SUSPEND: Final = "suspend"
+RESUME: Final = "resume"
+TURN: Final = "turn"
+DONE: Final = "done"
+CONTROL: Final = "control"
+STREAM: Final = "stream"
+CANCEL: Final = "cancel"
+DOUBT: Final = "doubt"
+REPORTED: Final = "report"
+LOG: Final = "log"
+
+# From the daemon.
+CONFIGURE: Final = "configure"
+CLOSE: Final = "close"
+DRAIN: Final = "drain"
+END: Final = "end"
+EVENT: Final = "event"
+FINISH: Final = "finish"
+MOVE: Final = "move"
+STOP: Final = "stop"

@@ -1,0 +1,274 @@
+"""The daemon's side of all proxies: lets them in, gives them what they must know, asks things of all of them at once.
+
+Must not know where they come from: workers are processes of `pool`, an earlier daemon comes by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.interfaces import IDelayedCall, IListeningPort
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger, LogLevel
+
+from sticky import errors
+from sticky.core.values import EndReason
+from sticky.isticky import Address, IControl, IRouting
+from sticky.observe.access import COUNTED
+from sticky.workers import messages
+from sticky.workers.config import ProxyConfig
+from sticky.workers.control import NearControl
+from sticky.workers.frames import BadMessage, Link, Message
+from sticky.workers.holder import Proxy, address_of
+from sticky.workers.turns import NearTurns
+from sticky.workers.values import plain
+
+_PEER = struct.Struct("3i")
+
+
+@attrs.define(eq=False)
+class Member:
+    """A proxy that has been let in."""
+
+    name: str
+    pid: int
+    proxy: Proxy
+    link: Link
+    report: Mapping[str, Any]  #: its last
+    heard_at: float  #: when that came
+
+
+class Proxies:
+    """See the module. `socket` is where they come in, once it is open.
+
+    `config` gives what they must know, `doubt` hears of addresses that a proxy could not connect to, `arrived` and `left` of
+    proxies.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        routing: IRouting,
+        control: IControl,
+        config: Callable[[], ProxyConfig],
+        doubt: Callable[[Address], None],
+    ) -> None:
+        self.socket = ""
+        self.members: list[Member] = []
+        self.arrived: Callable[[Member], None] = _nobody
+        self.left: Callable[[Member], None] = _nobody
+        self._reactor = reactor
+        self._routing = routing
+        self._control = control
+        self._config = config
+        self._doubt = doubt
+        self._port: IListeningPort | None = None
+        self._watch: IDelayedCall | None = None
+        self._links: set[Link] = set()
+
+    def open(self) -> None:
+        """Let proxies in. The socket has a name that nobody guesses, in no folder; only our own user and root are taken."""
+        self.socket = f"\0sticky-{os.getpid()}-{secrets.token_hex(8)}"
+        self._port = self._reactor.listenUNIX(self.socket, _Door(self), backlog=128)
+        self._watch = self._reactor.callLater(messages.REPORT, self._look)
+
+    async def close(self) -> None:
+        """Let nobody in and drop those who are."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        port, self._port = self._port, None
+        if port is not None:
+            await (port.stopListening() or _done())
+        for link in list(self._links):
+            link.close()
+
+    # --- to all of them
+
+    def configure(self) -> Deferred[Any]:
+        """What they must know has changed. Fires when all have acknowledged, or were cut off."""
+        config = plain(self._config())
+        return DeferredList([member.proxy.push(messages.CONFIGURE, config=config) for member in self.members])
+
+    def close_websockets(self, code: int = 1001, reason: str = EndReason.SERVER_STOPPED.value) -> Deferred[Any]:
+        """Have all open WebSockets closed; fires when they are gone."""
+        asked = [member.link.ask(messages.CLOSE, code=code, reason=reason) for member in self.members]
+        return DeferredList(asked, consumeErrors=True)
+
+    # --- while another daemon takes over
+
+    def rest(self) -> None:
+        """Read nothing that proxies say, and watch nobody: what they ask waits."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        for member in self.members:
+            member.proxy.rest()
+
+    def wake(self) -> None:
+        """Go on as before."""
+        if self.socket:
+            self._watch = self._reactor.callLater(messages.REPORT, self._look)
+        for member in self.members:
+            member.heard_at = self._reactor.seconds()
+            member.proxy.wake()
+
+    def move(self, path: str, within: float) -> Deferred[Any]:
+        """The other daemon is in charge, and listens there. Fires when all proxies have left this one, or are gone.
+
+        `within`: seconds that they may go on serving those who are there.
+        """
+        leaving = [member.proxy.move(socket=path, within=within) for member in self.members]
+        if self._port is not None:
+            self._port.stopListening()
+            self._port = None
+        return DeferredList(leaving)
+
+    def gathered(self, count: int, within: float) -> Deferred[Any]:
+        """Fires when so many proxies are in, or after so many seconds."""
+        gathered: Deferred[Any] = Deferred()
+        deadline = self._reactor.seconds() + within
+
+        def look() -> None:
+            if len(self.members) >= count or self._reactor.seconds() >= deadline:
+                gathered.callback(None)
+            else:
+                self._reactor.callLater(0.01, look)
+
+        look()
+        return gathered
+
+    # --- one of them
+
+    def enter(self, link: Link) -> None:
+        """Somebody has connected."""
+        self._links.add(link)
+        if not _ours(link.transport):
+            self.log.error("a process of another user has tried to be a proxy")
+            link.close()
+            return
+        link.serves = {messages.HELLO: lambda message: self._hello(link, message)}
+        link.lost = lambda: self._links.discard(link)
+
+    def _hello(self, link: Link, message: Message) -> Message:
+        versions = message["versions"]
+        if messages.VERSION not in versions:
+            raise errors.BadRequest(f"This daemon speaks version {messages.VERSION} of the protocol, not {versions}.")
+        name = str(message["name"])
+        near = NearControl(self._control, link)
+
+        def gone(_: Proxy) -> None:
+            self._links.discard(link)
+            self.members.remove(member)
+            near.stop()
+            turns.stop()
+            self.left(member)
+
+        proxy = Proxy(name, link, self._routing, self._reactor, gone, Progress(_pid(link.transport)).made)
+        turns = NearTurns(proxy, self._routing)
+        member = Member(name, _pid(link.transport), proxy, link, {}, self._reactor.seconds())
+        self.members.append(member)
+        link.serves = {
+            **proxy.calls(),
+            **near.calls(),
+            **turns.calls(),
+            messages.REPORTED: lambda message: self._reported(member, message),
+            messages.DOUBT: lambda message: self._doubt(address_of(message["address"])),
+            messages.LOG: lambda message: self._said(member, message),
+        }
+        over = proxy.take_over(message["holds"]) + turns.take_over(message["turns"])
+        self._reactor.callLater(0, self.arrived, member)
+        return {"version": messages.VERSION, "config": plain(self._config()), "over": over}
+
+    def _reported(self, member: Member, message: Message) -> None:
+        member.heard_at = self._reactor.seconds()
+        member.report = message
+        member.proxy.counted(message["counts"])
+        counts = {str(server): int(count) for server, count in message.get("requests", {}).items()}
+        if counts:
+            self.log.emit(LogLevel.debug, sticky_event=COUNTED, counts=counts)  # without a text: for whoever counts
+
+    def _said(self, member: Member, message: Message) -> None:
+        try:
+            level = LogLevel.lookupByName(message["level"])
+        except ValueError:
+            raise BadMessage("a level of log that there is not") from None
+        self.log.emit(level, "{worker}: {text}", worker=member.name, text=message["text"])
+
+    def _look(self) -> None:
+        """Cut off whoever has not reported for too long: it is stopped, or in an endless loop."""
+        self._watch = self._reactor.callLater(messages.REPORT, self._look)
+        now = self._reactor.seconds()
+        for member in list(self.members):
+            if now - member.heard_at >= messages.STALLED:
+                self.log.error("proxy {proxy} has not reported and is cut off", proxy=member.name)
+                member.proxy.cut_off()
+
+
+class Progress:
+    """Whether a process gets on (proc(5), /proc/pid/stat)."""
+
+    def __init__(self, pid: int) -> None:
+        self._path = f"/proc/{pid}/stat"
+        self._ticks = 0
+
+    def made(self) -> bool:
+        """Whether it has used the processor since this was asked last, or waits for it. One that is stopped or hangs does not."""
+        try:
+            with open(self._path, "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            return False
+        before, self._ticks = self._ticks, int(fields[11]) + int(fields[12])
+        return fields[0] == b"R" or self._ticks > before
+
+
+class _Door(Factory):
+    noisy = False
+
+    def __init__(self, proxies: Proxies) -> None:
+        self._proxies = proxies
+
+    def buildProtocol(self, addr: object) -> Link:
+        link = _Entering(self._proxies._reactor)
+        link.proxies = self._proxies
+        return link
+
+
+class _Entering(Link):
+    proxies: Proxies
+
+    def connectionMade(self) -> None:
+        self.proxies.enter(self)
+
+
+def _peer(transport: Any) -> tuple[int, int]:
+    """(pid, uid) of whoever is at the other end (unix(7), SO_PEERCRED)."""
+    handle: socket.socket = transport.getHandle()
+    pid, uid, _ = _PEER.unpack(handle.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return pid, uid
+
+
+def _ours(transport: Any) -> bool:
+    return _peer(transport)[1] in (0, os.geteuid())
+
+
+def _pid(transport: Any) -> int:
+    return _peer(transport)[0]
+
+
+async def _done() -> None:
+    return None
+
+
+def _nobody(member: Member) -> None:
+    pass

@@ -1,0 +1,242 @@
+"""Requests of `serial` Servers through a proxy: the daemon is asked for each, and has the line. Both sides of their way.
+
+A turn is a lease for one request, by a number of the proxy's. Must not know in which order turns are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from sticky import errors
+from sticky.core.tokens import Claims
+from sticky.core.values import EndReason, SessionId
+from sticky.isticky import ILease, ILeaseHolder, IRouting
+from sticky.lease import Lease
+from sticky.observe.safely import safely
+from sticky.workers import messages
+from sticky.workers.frames import BadMessage, Link, LinkLost, LinkState, Message
+from sticky.workers.holder import Proxy, address_of, claims_of, reason_of
+from sticky.workers.values import plain
+
+# --- the proxy's side ------------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class FarTurn:
+    """One request. Until it has its turn it has no lease."""
+
+    number: int
+    claims: Claims
+    holder: ILeaseHolder
+    waiting: Deferred[ILease] | None = None
+    lease: Lease | None = None
+
+    @property
+    def id(self) -> SessionId:
+        """See `lease.Counted`."""
+        return self.claims.session
+
+
+class FarTurns:
+    """Those that have a turn, and those that wait for one. The book of their leases."""
+
+    log = Logger()
+
+    def __init__(self) -> None:
+        self.servers: frozenset[str] = frozenset()  #: whose requests take turns
+        self._link: Link | None = None
+        self._turns: dict[int, FarTurn] = {}
+        self._number = 0
+
+    def held(self) -> list[Message]:
+        """Turns that are held, for a daemon that takes over."""
+        return [
+            {
+                "request": turn.number,
+                "session": turn.id,
+                "server": turn.claims.server,
+                "container": turn.claims.container,
+            }
+            for turn in self._turns.values()
+            if turn.lease is not None
+        ]
+
+    def disconnect(self) -> None:
+        """The daemon goes, and another one will come."""
+        self._link = None
+
+    def connect(self, link: Link, over: Sequence[Message]) -> None:
+        """This daemon knows who has a turn, but for sessions that are over; the others ask again, in their order."""
+        self._link = link
+        for one in over:
+            self.ended(SessionId(one["session"]), one["reason"], None)
+        for turn in list(self._turns.values()):
+            if turn.waiting is not None:
+                self._ask(turn)
+
+    def take(self, claims: Claims, holder: ILeaseHolder) -> Deferred[ILease]:
+        """See `IRouting.begin`."""
+        self._number += 1
+        turn = FarTurn(self._number, claims, holder)
+        turn.waiting = Deferred(lambda _: self._leave(turn))
+        self._turns[turn.number] = turn
+        self._ask(turn)
+        return turn.waiting
+
+    def ended(self, session: SessionId, reason: str, detail: str | None) -> None:
+        """The session is over: whoever has a turn of it is told. Who waits is answered by the daemon."""
+        for turn in [one for one in self._turns.values() if one.id == session and one.lease is not None]:
+            del self._turns[turn.number]
+            assert turn.lease is not None
+            safely(self.log, turn.lease.revoke, reason_of(reason), detail)
+
+    def adopt(self, claims: Claims, lease: Lease) -> None:
+        """A turn of this very process, which was its daemon until now."""
+        self._number += 1
+        turn = FarTurn(self._number, claims, lease.holder, lease=lease)
+        self._turns[turn.number] = turn
+        lease.move(turn, self)
+
+    # --- the book
+
+    def release(self, lease: Lease, core: FarTurn, counts: bool, idle_for: float) -> None:
+        """See `lease.Book`."""
+        self._leave(core)
+
+    def drop(self, lease: Lease, core: FarTurn) -> None:
+        """See `lease.Book`: turns are never suspended."""
+
+    def count(self, lease: Lease, core: FarTurn) -> None:
+        """See `lease.Book`: likewise."""
+
+    def uncount(self, lease: Lease, core: FarTurn, idle_for: float) -> None:
+        """See `lease.Book`: likewise."""
+
+    # --- asking
+
+    def _ask(self, turn: FarTurn) -> None:
+        if self._link is not None:
+            claims = turn.claims
+            asked = self._link.ask(
+                messages.TURN,
+                request=turn.number,
+                session=claims.session,
+                server=claims.server,
+                container=claims.container,
+            )
+            asked.addCallbacks(self._given, self._refused, callbackArgs=(turn,), errbackArgs=(turn,))
+
+    def _given(self, answer: Message, turn: FarTurn) -> None:
+        if turn.number not in self._turns:
+            return  # its client left, and the daemon knows
+        waiting, turn.waiting = turn.waiting, None
+        assert waiting is not None
+        turn.lease = Lease(turn, turn.claims.container, address_of(answer["address"]), turn.holder, self)
+        waiting.callback(turn.lease)
+
+    def _refused(self, failure: Failure, turn: FarTurn) -> None:
+        if failure.check(LinkLost) is not None or self._turns.pop(turn.number, None) is None:
+            return
+        waiting, turn.waiting = turn.waiting, None
+        assert waiting is not None
+        waiting.errback(failure if failure.check(errors.Refusal) else Failure(errors.Unavailable()))
+
+    def _leave(self, turn: FarTurn) -> None:
+        if self._turns.pop(turn.number, None) is not None and self._link is not None:
+            self._link.tell(messages.DONE, request=turn.number)
+
+
+# --- the daemon's side -----------------------------------------------------------------------------------------------
+
+
+@implementer(ILeaseHolder)
+class NearTurn:
+    """One request of a proxy."""
+
+    def __init__(self, turns: NearTurns, number: int, session: SessionId) -> None:
+        self.number = number
+        self.waiting: Deferred[Any] | None = None
+        self.lease: Any = None
+        self._turns = turns
+        self._session = session
+
+    def session_ended(self, reason: EndReason, detail: str | None) -> None:
+        """See `ILeaseHolder`."""
+        self._turns.ended(self, self._session, reason, detail)
+
+
+class NearTurns:
+    """The turns that one proxy's requests have, or wait for."""
+
+    def __init__(self, proxy: Proxy, routing: IRouting) -> None:
+        self._proxy = proxy
+        self._routing = routing
+        self._turns: dict[int, NearTurn] = {}
+
+    def calls(self) -> dict[str, Callable[[Message], Any]]:
+        """What of this file a proxy may ask or tell."""
+        return {messages.TURN: self._turn, messages.DONE: self._done}
+
+    def take_over(self, held: Sequence[Message]) -> list[Message]:
+        """It has had these turns of an earlier daemon. Returns sessions that are over."""
+        over = []
+        for one in held:
+            try:
+                self._turn(one)
+            except errors.Refusal as refusal:
+                over.append({"session": one["session"], "reason": refusal.code})
+        return over
+
+    def stop(self) -> None:
+        """The proxy is gone, and its requests with it."""
+        for turn in list(self._turns.values()):
+            self._leave(turn)
+
+    def ended(self, turn: NearTurn, session: SessionId, reason: EndReason, detail: str | None) -> None:
+        """A session is over while a request of it has its turn."""
+        self._turns.pop(turn.number, None)
+        self._proxy.push(messages.END, session=session, reason=reason.value, detail=detail)
+
+    def _turn(self, message: Message) -> Any:
+        claims, number = claims_of(message), int(message["request"])
+        if number in self._turns:
+            raise BadMessage("a turn was asked for twice")
+        turn = NearTurn(self, number, claims.session)
+        found = self._routing.begin(claims, turn)
+        self._turns[number] = turn
+        if not isinstance(found, Deferred):
+            return self._given(found, turn)
+        turn.waiting = found
+        return found.addCallbacks(self._given, self._refused, callbackArgs=(turn,), errbackArgs=(turn,))
+
+    def _given(self, lease: Any, turn: NearTurn) -> Message:
+        turn.waiting = None
+        turn.lease = lease
+        if self._proxy.link.state is LinkState.CLOSED:
+            lease.release()
+        return {"address": plain(lease.address)}
+
+    def _refused(self, failure: Failure, turn: NearTurn) -> Failure:
+        turn.waiting = None
+        self._turns.pop(turn.number, None)
+        return failure
+
+    def _done(self, message: Message) -> None:
+        turn = self._turns.get(int(message["request"]))
+        if turn is not None:  # else the session has ended, or the request was refused, meanwhile
+            self._leave(turn)
+
+    def _leave(self, turn: NearTurn) -> None:
+        self._turns.pop(turn.number, None)
+        waiting, turn.waiting = turn.waiting, None
+        if waiting is not None:
+            waiting.cancel()
+        elif turn.lease is not None:
+            turn.lease.release()

@@ -1,0 +1,144 @@
+"""The old daemon's side of a restart: which descriptors pass, what the new one's last words were, who goes on when it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from sticky import errors
+from sticky.restarting import STARTS_WITHIN, CommandLine, Restart, Restarter
+from sticky.succession import TAKE_OVER, UP, VARIABLE, inherited, sockets_of
+from tests.fakes.links import End
+
+
+class FakeReactor(Clock):
+    """Spawns nothing, and remembers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.env: dict[str, str] = {}
+        self.said = -1
+        self.link: Any = None
+
+    def adoptStreamConnection(self, fd: int, family: int, factory: Any) -> None:
+        self.link = factory.buildProtocol(None)
+        self.link.makeConnection(End())
+
+    def spawnProcess(
+        self, protocol: Any, path: str, args: Sequence[str], env: dict[str, str], cwd: str, childFDs: dict[int, int]
+    ) -> None:
+        self.env, self.said = env, os.dup(childFDs[2])
+
+
+class FakeOld:
+    """Notes what is asked of the daemon."""
+
+    def __init__(self, lock: int) -> None:
+        self.done: list[str] = []
+        self.rested: Deferred[int] = Deferred()
+        self._lock = lock
+
+    def lock(self) -> int:
+        return self._lock
+
+    def listening(self) -> Mapping[str, Sequence[socket.socket]]:
+        return {}
+
+    def rest(self) -> Deferred[int]:
+        self.done.append("rest")
+        return self.rested
+
+    def wake(self) -> None:
+        self.done.append("wake")
+
+    def leave(self, path: str) -> None:
+        self.done.append(f"leave {path}")
+
+
+class RestarterTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.reactor = FakeReactor()
+        lock = os.open(os.devnull, os.O_RDONLY)
+        self.addCleanup(os.close, lock)
+        self.old = FakeOld(lock)
+        self.pid_file = Path(self.mktemp())
+        self.pid_file.write_text("1")
+        self.restarter = Restarter(self.old, CommandLine(["python", "twistd"], Path("/"), self.pid_file), self.reactor)
+
+    def says(self, text: str) -> None:
+        os.write(self.reactor.said, text.encode())
+
+    def lost(self) -> None:
+        self.reactor.link.connectionLost()
+        self.reactor.advance(0.1)
+
+    def test_it_hands_over_when_the_new_one_is_up(self) -> None:
+        answer = self.restarter.restart()
+        self.assertFalse(self.pid_file.exists(), "twistd would take us for another daemon")
+        self.assertEqual(self.old.done, [])
+        self.reactor.link.serves[TAKE_OVER]({})
+        self.old.rested.callback(1)
+        self.reactor.link.serves[UP]({"socket": "there", "pid": 7, "version": "2"})
+        self.assertEqual(self.old.done, ["rest", "leave there"])
+        self.assertEqual(self.successResultOf(answer), {"pid": 7, "version": "2"})
+        self.assertIs(self.restarter.state, Restart.LEFT)
+
+    def test_one_that_does_not_start_is_told_with_its_last_words_and_another_may_be_tried(self) -> None:
+        for _ in range(2):
+            answer = self.restarter.restart()
+            self.says("sticky: warning: old\nsticky: a.toml: nonsense: is not a setting\nsomething else\n")
+            self.lost()
+            self.assertIn(
+                "nonsense: is not a setting", str(self.failureResultOf(answer, errors.BadConfiguration).value)
+            )
+            self.assertEqual((self.old.done, self.pid_file.read_text()), ([], "1"))
+
+    def test_one_that_fails_while_it_takes_over_wakes_the_old_one(self) -> None:
+        answer = self.restarter.restart()
+        self.reactor.link.serves[TAKE_OVER]({})
+        self.old.rested.callback(1)
+        self.lost()
+        self.failureResultOf(answer, errors.BadConfiguration)
+        self.assertEqual(self.old.done, ["rest", "wake"])
+
+    def test_one_that_takes_for_ever_is_cut_off(self) -> None:
+        answer = self.restarter.restart()
+        self.reactor.advance(STARTS_WITHIN)
+        self.assertTrue(self.reactor.link.transport.closed)
+        self.lost()
+        self.failureResultOf(answer, errors.BadConfiguration)
+
+    def test_one_at_a_time(self) -> None:
+        answer = self.restarter.restart()
+        self.assertRaises(errors.BadRequest, self.restarter.restart)
+        self.lost()
+        self.failureResultOf(answer)
+
+    def test_what_is_handed_over_is_found_once(self) -> None:
+        answer = self.restarter.restart()
+        environ = {VARIABLE: self.reactor.env[VARIABLE]}
+        self.assertEqual({"link", "lock", "stderr", "listeners"}, set(json.loads(environ[VARIABLE])))
+        listener = socket.create_server(("127.0.0.1", 0))
+        numbers = {name: os.dup(listener.fileno()) for name in ("link", "lock", "stderr", "one")}
+        one = numbers.pop("one")
+        environ[VARIABLE] = json.dumps({**numbers, "listeners": {"tcp:1": [one]}})
+        found = inherited(environ)
+        assert found is not None
+        self.assertIsNone(inherited(environ), "nobody else finds it")
+        self.assertFalse(os.get_inheritable(one))
+        (taken,) = sockets_of(found)["tcp:1"]
+        self.assertEqual(taken.getsockname(), listener.getsockname())
+        taken.close()
+        listener.close()
+        for number in numbers.values():
+            os.close(number)
+        self.lost()
+        self.failureResultOf(answer)

@@ -1,0 +1,74 @@
+"""A proxy as its daemon knows it: cut off when it is silent, given time when it only lacks the processor, its leases freed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from sticky.core.values import EndReason
+from sticky.workers import messages
+from sticky.workers.holder import Proxy
+from sticky.workers.proxies import Progress
+from tests.fakes.links import Wire
+from tests.fakes.routing import SESSION
+from tests.integration.running_daemon import until
+
+
+class SilenceTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.wire = Wire(self.clock)
+        self.works = False
+        self.gone: list[Proxy] = []
+        self.proxy = Proxy("p", self.wire.near, None, self.clock, self.gone.append, lambda: self.works)  # type: ignore[arg-type]
+
+    def closed(self) -> bool:
+        return self.wire._ends[self.wire.near].closed
+
+    def test_one_that_says_nothing_for_a_second_is_cut_off_and_whoever_waits_goes_on(self) -> None:
+        self.proxy.ended(SESSION, EndReason.TERMINATED, None)
+        settled = self.proxy.settled()
+        self.clock.advance(messages.SILENCE - 0.01)
+        self.assertNoResult(settled)
+        self.clock.advance(0.02)
+        self.successResultOf(settled)
+        self.assertTrue(self.closed())
+
+    def test_one_that_works_has_more_time_but_not_for_ever(self) -> None:
+        self.works = True
+        self.proxy.ended(SESSION, EndReason.TERMINATED, None)
+        for _ in range(48):
+            self.clock.advance(0.1)
+        self.assertFalse(self.closed())
+        for _ in range(4):
+            self.clock.advance(0.1)
+        self.assertTrue(self.closed())
+
+    def test_one_that_acknowledges_is_left_in_peace(self) -> None:
+        self.wire.far.serves = {messages.END: lambda message: None}
+        self.proxy.ended(SESSION, EndReason.TERMINATED, None)
+        settled = self.proxy.settled()
+        self.wire.run()
+        self.successResultOf(settled)
+        self.clock.advance(60)
+        self.assertFalse(self.closed())
+
+
+class ProgressTests(SynchronousTestCase):
+    def test_a_process_that_works_one_that_sleeps_and_none(self) -> None:
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            progress = Progress(busy.pid)
+            self.assertTrue(progress.made())
+            os.kill(busy.pid, signal.SIGSTOP)
+            until("it stands still", lambda: not progress.made(), within=10)
+            self.assertFalse(progress.made())
+        finally:
+            busy.kill()
+            busy.wait()
+        self.assertFalse(Progress(busy.pid).made())
