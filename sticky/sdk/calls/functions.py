@@ -7,34 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
-import pickle
 import re
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable
-from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import attrs
 
 from sticky.sandbox.frames import Kind
 from sticky.sdk.calls.capture import packed_arguments, packed_function
-from sticky.sdk.calls.client import Broken, CallConnection, Outcome, Prepared, no_sense
-from sticky.sdk.calls.sandboxes import check_name, forget_places, named, place_of
+from sticky.sdk.calls.client import Broken, CallConnection, Prepared
+from sticky.sdk.calls.outcomes import broken, expired, refused, value_of
+from sticky.sdk.calls.sandboxes import check_name, named, place_of
 from sticky.sdk.exception import (
-    AuthError,
-    ConnectionError,
-    ExecutionError,
-    FunctionTimeoutError,
     InvalidError,
-    InvalidRequestError,
     NotFoundError,
-    RemoteExecutionError,
-    ResourceExhaustedError,
     SessionEndedError,
-    SessionExpiredError,
 )
 from sticky.sdk.steps import Reply
 
@@ -46,18 +36,6 @@ _REQUIREMENT = re.compile(
 )
 _MEMORY = re.compile(r"([0-9]{1,15})([KMG]i?)?")
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
-_ROOM = frozenset(
-    {
-        "queue_timeout",
-        "queue_full",
-        "too_many_sessions",
-        "containers_failing",
-        "shutting_down",
-        "storage_failed",
-        "unavailable",
-    }
-)
-_DEATH_SEEN_WITHIN = 3.0  #: seconds that the daemon may take to notice that a sandbox has died
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +72,7 @@ class Session:
         if name is not None:
             check_name(name)
         self.name = name
-        self._server = server
+        self.server = server
         self._lock = threading.Lock()
         self._token: str | None = None
         self._ended: str | None = None
@@ -115,7 +93,7 @@ class Session:
 
     def release(self) -> None:
         """End the session; its name, if it has one, may be used afresh. One that is over already, or never began, is success."""
-        sessions = named(self._server)
+        sessions = named(self.server)
         if self.name is not None:
             try:
                 sessions.release(self.name)
@@ -127,19 +105,21 @@ class Session:
             self._token, self._ended = None, None
         self.close()
 
-    def _credential(self) -> str:
+    def credential(self) -> str:
+        """The session's token; the first call starts it. Raises `SessionExpiredError`, `ResourceExhaustedError`."""
         with self._lock:
             if self._ended is not None:
-                raise _expired(self._ended)
+                raise expired(self._ended)
             if self._token is None:
                 try:
-                    self._token = named(self._server).open(self.name)
+                    self._token = named(self.server).open(self.name)
                 except SessionEndedError as error:
                     self._ended = error.reason
-                    raise _expired(error.reason) from None
+                    raise expired(error.reason) from None
             return self._token
 
-    def _expire(self, reason: str) -> None:
+    def expire(self, reason: str) -> None:
+        """It is over, as a call has found out."""
         with self._lock:
             self._ended = reason
 
@@ -293,12 +273,12 @@ def _call(
     module = getattr(function, "__module__", None) or "__main__"
     said = {**options.said(), "request": uuid.uuid4().hex}
     prepared = Prepared(packed_function(function), packed_arguments(args, kwargs, module), said)
-    place = place_of((None if session is None else session._server) or options.server)
+    place = place_of((None if session is None else session.server) or options.server)
     if session is None:
         connection = CallConnection(place.url, place.names.calls_path)
         headers = {} if place.bearer is None else {"authorization": f"Bearer {place.bearer}"}
     else:
-        headers = {place.names.authorization: f"Bearer {session._credential()}"}
+        headers = {place.names.authorization: f"Bearer {session.credential()}"}
         connection = session._borrow(place.url, place.names.calls_path)
     begun(connection)
     try:
@@ -308,102 +288,17 @@ def _call(
         connection.close()
         if not isinstance(error, Broken):
             raise
-        _broken(session, place.url, str(error))
+        broken(session, place.url, str(error))
     if session is None:
         connection.close()
     else:
         session._give_back(connection)
     if isinstance(outcome, Reply):
-        _refused(session, place.url, outcome)
-    return _value(session, outcome, place.url)
+        refused(session, place.url, outcome)
+    return value_of(session, outcome, place.url)
 
 
 def _print(kind: Kind, data: bytes) -> None:
     stream = sys.stdout if kind is Kind.STDOUT else sys.stderr
     stream.write(data.decode("utf-8", "replace"))
     stream.flush()
-
-
-def _value(session: Session | None, outcome: Outcome, url: str) -> Any:
-    said = outcome.said
-    if said.get("outcome") == "value":
-        if said.get("as") == "json":
-            return json.loads(outcome.value)
-        try:
-            return pickle.loads(outcome.value)
-        except Exception as error:
-            raise ExecutionError(
-                f"the function returned something that cannot be unpickled here: {type(error).__name__}: {error}."
-                ' Return plain data, perhaps with result="json".'
-            ) from None
-    code, message = str(said.get("code")), str(said.get("message"))
-    lines = said.get("output")
-    output = tuple(map(str, lines)) if isinstance(lines, list) else ()
-    match code:
-        case "exception":
-            name = str(said.get("type"))
-            text = f"{name}: {message}" if message else name
-            raise RemoteExecutionError(text, type=name, traceback=str(said.get("traceback")), output=output)
-        case "timeout":
-            if session is not None:
-                session._expire("container_lost")
-            raise FunctionTimeoutError(f"the call took too long. {message}")
-        case "invalid_request" | "bad_call":
-            raise InvalidRequestError(message)
-        case "unpicklable" | "unpicklable_result" | "too_large" | "cancelled" | "outcome_unknown":
-            raise ExecutionError(message)
-    raise no_sense(url)
-
-
-def _broken(session: Session | None, url: str, why: str) -> NoReturn:
-    """The answer broke off. Whether that is the session's end, the daemon knows; it may need a moment to see it."""
-    forget_places()
-    reason = None if session is None else _end_of(session)
-    if session is not None and reason is not None:
-        session._expire(reason)
-        raise _expired(reason)
-    what = f"the call broke off ({why}) at {url}: its sandbox may have died, or the network. Whether it had an effect is not known."
-    raise ExecutionError(what) if session is None else ConnectionError(what)
-
-
-def _end_of(session: Session) -> str | None:
-    sessions = named(session._server)
-    until = time.monotonic() + _DEATH_SEEN_WITHIN
-    while True:
-        try:
-            sessions.status(session._credential())
-        except SessionEndedError as error:
-            return error.reason
-        except (ExecutionError, ConnectionError, AuthError, NotFoundError):
-            return None
-        if time.monotonic() >= until:
-            return None
-        time.sleep(0.05)
-
-
-def _refused(session: Session | None, url: str, reply: Reply) -> NoReturn:
-    code, text = reply.code, reply.message
-    what = f"{url} answered {reply.status}{f' {code}' if code else ''}{f' ({text})' if text else ''}"
-    match reply.status:
-        case 401 | 403:
-            raise AuthError(f"{what}. Set STICKY_PROXY_TOKEN to a proxy token of this Server.")
-        case 404 | 405:
-            raise NotFoundError(f"{what}. Is this a Server with a sandbox table?")
-        case 410:
-            reason = str(reply.fields.get("reason") or code or "ended")
-            if session is not None:
-                session._expire(reason)
-            raise _expired(reason)
-        case 429:
-            raise ResourceExhaustedError(f"{what}. Other calls of this session took too long.", code or "session_busy")
-        case 502:
-            _broken(session, url, what)
-        case 503 if code in _ROOM:
-            raise ResourceExhaustedError(f"{what}. There is no room for another sandbox just now.", code)
-    raise ExecutionError(what)
-
-
-def _expired(reason: str) -> SessionExpiredError:
-    return SessionExpiredError(
-        f"the session is over ({reason}) and its state is lost. Open a new Session to continue.", reason
-    )
