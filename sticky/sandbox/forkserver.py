@@ -46,7 +46,7 @@ def prepare(preimport: Sequence[str], packages: Sequence[str]) -> None:
         except (NotInstalled, OSError) as error:
             raise Unfit(f"packages could not be installed: {error}") from None
     # What every call needs: the first one in each sandbox would import them.
-    for name in ("cloudpickle", "asyncio", "sticky.sandbox.serving", *preimport):
+    for name in ("cloudpickle", "asyncio", "sticky.sandbox.__main__", *preimport):
         try:
             importlib.import_module(name)
         except Exception as error:
