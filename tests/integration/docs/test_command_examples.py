@@ -103,6 +103,8 @@ class ExampleTests(SynchronousTestCase):
                 "SESSION=$(sticky sessions start game --json | jq -r .session_id)\n"
                 "CONTAINER=$(sticky sessions show \"$SESSION\" --json | jq -r '.. | .container? // empty' | head -n 1)"
             )
+            if command == "sessions release":
+                reader.run("sticky sessions start game --name lobby > lobby")
             for line in block.text.splitlines():
                 try:
                     self.carry_out(reader, line, CARRIED_OUT[command] and " -f" not in line)
