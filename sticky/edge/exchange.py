@@ -159,13 +159,13 @@ class ExchangeEnds:
 
     # --- a handshake
 
-    def handed_over(self) -> None:
-        """A relay has the client and the lease."""
+    def handed_over(self) -> AccessRecord:
+        """A relay has the client and the lease. What is known so far for the access log; `total` is the time until now."""
         self._become(_OVER)
         self._handover = None
         self._lease = None
         self._status = 101
-        self._log()
+        return self._record()
 
     def taken_back(self) -> None:
         """The relay gave up: it is an ordinary request again."""
@@ -230,29 +230,30 @@ class ExchangeEnds:
             upstream.drop()
 
     def _log(self) -> None:
+        self.front.context.access.write(self._record())
+
+    def _record(self) -> AccessRecord:
         front = self.front
         head = self.head
         started = self._started_at
         lease, self._leased = self._leased, None  # its holder is this exchange: a cycle for the garbage collector
         first = self._first_byte_at
-        front.context.access.write(
-            AccessRecord(
-                front.peer.client(head),
-                head.method,
-                head.target,
-                self._status,
-                self._bytes_in,
-                self._bytes_out,
-                "-" if lease is None else lease.session,
-                "-" if lease is None else lease.container,
-                self.site.name,
-                None if lease is None else self._granted_at - started,
-                None if lease is None else self._connected_at - started,
-                None if first is None else first - started,
-                front.context.reactor.seconds() - started,
-                self._reason,
-                head.minor,
-                head.block,
-                head.plain if type(head) is PlainHead else None,
-            )
+        return AccessRecord(
+            front.peer.client(head),
+            head.method,
+            head.target,
+            self._status,
+            self._bytes_in,
+            self._bytes_out,
+            "-" if lease is None else lease.session,
+            "-" if lease is None else lease.container,
+            self.site.name,
+            None if lease is None else self._granted_at - started,
+            None if lease is None else self._connected_at - started,
+            None if first is None else first - started,
+            front.context.reactor.seconds() - started,
+            self._reason,
+            head.minor,
+            head.block,
+            head.plain if type(head) is PlainHead else None,
         )

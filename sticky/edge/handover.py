@@ -20,6 +20,7 @@ from sticky.edge.handshake import Handshake, IWebSocketFront
 from sticky.edge.parsing import RequestHead
 from sticky.edge.wire import Names, close_code
 from sticky.isticky import Address, ILease, ILeaseHolder
+from sticky.observe.access import AccessRecord, self_contained
 
 if TYPE_CHECKING:
     from sticky.edge.asking import Asking
@@ -80,13 +81,16 @@ class CountedLease:
 class HandshakeFront:
     """The client's side of one handshake, until the relay has decided."""
 
-    __slots__ = ("_exchange", "_gone", "_lease", "transport")
+    __slots__ = ("_context", "_exchange", "_gone", "_joined_at", "_lease", "_record", "transport")
 
     def __init__(self, exchange: Asking) -> None:
         self.transport = exchange.front.transport
         self._exchange: Asking | None = exchange
         self._gone: Callable[[], None] | None = None
         self._lease: CountedLease | None = None
+        self._context = exchange.front.context
+        self._record: AccessRecord | None = None  # once it is a WebSocket
+        self._joined_at = 0.0
 
     def start(self, relay: Callable[[IWebSocketFront, Handshake, ILease], None], lease: ILease, head: bytes) -> None:
         """Hand the handshake to the relay; `head` is what goes to the container."""
@@ -113,8 +117,16 @@ class HandshakeFront:
 
     def take_over(self) -> bytes:
         exchange, _ = self._decided()
-        exchange.handed_over()
+        self._record = self_contained(exchange.handed_over())
+        self._joined_at = self._context.reactor.seconds()
         return exchange.front.take_over()
+
+    def over(self, reason: str, received: int, sent: int) -> None:
+        record, self._record = self._record, None
+        if record is None:
+            raise errors.IllegalEvent("this handshake never was a WebSocket, or its end was told before")
+        total = record.total + self._context.reactor.seconds() - self._joined_at
+        self._context.access.write(record._replace(reason=reason, bytes_in=received, bytes_out=sent, total=total))
 
     def refuse(self, error: errors.Refusal) -> None:
         exchange, lease = self._decided()

@@ -1,7 +1,8 @@
 """What passes between the HTTP front and the WebSocket relay at a handshake: the values and the seam. No behaviour, no bytes parsed.
 
-The front owns the client's connection until `take_over`; exactly one of `take_over`, `refuse` and `pass_on` is called for
-each handshake that it gave to the relay, or none if the client left first (then `on_gone`'s callable has run).
+The front owns the client's connection until `take_over`, after which it hears of the end by `over`; exactly one of `take_over`,
+`refuse` and `pass_on` is called for each handshake that it gave to the relay, or none if the client left first (then `on_gone`'s
+callable has run).
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ class IWebSocketFront(Interface):
         It leaves no timer, producer or pause behind. The caller sets `transport.protocol` (on TLS
         `transport.wrappedProtocol`) in the same step and owns the connection, and its end, from then on.
         """
+
+    def over(reason: str, received: int, sent: int) -> None:
+        """After `take_over`: both connections are closed. `reason`: a word for the log; what the client sent and got, in bytes."""
 
     def refuse(error: errors.Refusal) -> None:
         """Answer with this error as HTTP. The lease is the front's again, to be held until the client has the answer."""

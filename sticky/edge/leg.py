@@ -88,6 +88,9 @@ class LegOwner(Protocol):
     def bereft(self, leg: Leg) -> None:
         """The other leg's peer is gone without a Close; this one is still there."""
 
+    def parted(self, code: int | None) -> None:
+        """A peer's Close, with this code or none."""
+
 
 @implementer(IPushProducer, IHalfCloseableProtocol)
 class Leg(Quietly):
@@ -96,7 +99,8 @@ class Leg(Quietly):
     The slots are all that an idle connection keeps: what Autobahn has put beside them is dropped when it opens.
     """
 
-    __slots__ = ("careful", "left", "other", "part", "paused", "phase", "queue", "relay", "state", "transport")
+    __slots__ = ("careful", "left", "other", "part", "paused", "phase", "queue", "relay", "state", "taken",
+                 "transport")  # fmt: skip
 
     state: int  #: Autobahn's
     sendCloseFrame: Any  #: the same
@@ -113,16 +117,19 @@ class Leg(Quietly):
         self.part = b""  # the beginning of a frame, held back until its length, or all of a control frame, is there
         self.queue = b""  # our own frames, waiting for the end of the frame that is being written to this peer
         self.paused = False  # the other peer does not take what this one sends
+        self.taken = 0  # bytes from the peer since the handshake
 
     # --- frames
 
     def dataReceived(self, data: bytes) -> None:
         """From the peer, to the other leg's."""
+        size = len(data)
+        self.taken += size
         if self.careful:
             self._look(data)
             return
         end, self.left = walk(data, self.left)
-        if end == len(data):
+        if end == size:
             self.other.transport.write(data)
             return
         if end:
@@ -170,6 +177,7 @@ class Leg(Quietly):
     def _closed(self, control: Control) -> None:
         """The peer's Close: passed on unless the other peer has had one, or its answer to ours."""
         other = self.other
+        self.relay.parted(int.from_bytes(control.payload[:2], "big") if len(control.payload) > 1 else None)
         if other.phase in TAKES:
             other.transport.write(control.raw)
             other._told()
@@ -250,6 +258,7 @@ class Leg(Quietly):
         """Both handshakes are over and the legs joined. What Autobahn has stored in this instance is dropped."""
         del self.__dict__
         self.part = b""
+        self.taken = 0
         self._enter(Phase.OPEN)
 
     def leave(self) -> None:

@@ -46,12 +46,14 @@ class Messages(Leg):
         self.utf8validator = Utf8Validator()
         self._perMessageCompress = compress
         self.part = b""
+        self.taken = 0
         self._enter(Phase.OPEN)
 
     # --- from the peer
 
     def dataReceived(self, data: bytes) -> None:
         """From the peer, to Autobahn."""
+        self.taken += len(data)
         if self.phase is Phase.SHAKING:
             self._shake(data)
             return
@@ -141,6 +143,7 @@ class Messages(Leg):
             self.leave()  # it has said its last word
             return True
         other = self.other
+        self.relay.parted(code)
         if other.phase in TAKES:
             other.sendCloseFrame(code, reasonRaw)
             other._told()

@@ -75,8 +75,8 @@ STAGES: dict[Stage, frozenset[Stage]] = {
 class Relay:
     """One WebSocket. Owns its two legs and its lease."""
 
-    __slots__ = ("_asked", "_connector", "_front", "_handshake", "_home", "_lease", "_mark", "_moved", "_silence",
-                 "client", "container", "slot", "stage")  # fmt: skip
+    __slots__ = ("_asked", "_connector", "_front", "_handshake", "_home", "_lease", "_mark", "_moved", "_reason",
+                 "_silence", "client", "container", "slot", "stage")  # fmt: skip
 
     client: ClientLeg
     container: ContainerLeg
@@ -92,6 +92,7 @@ class Relay:
         self._asked: bytes | None = None  # the payload of the container's last ping, if not answered
         self._moved = False  # the client's connection took bytes since our last ping
         self._silence = HEARD
+        self._reason = ""  # why it ends, for the log: the first cause
         self.slot = 0
         self.stage = Stage.DIALLING
         self.client = home.client_leg(self)
@@ -164,7 +165,7 @@ class Relay:
         switched = self.client.switching(switched, handshake.head)
         transport = front.transport
         from_client = front.take_over()
-        self._front = self._handshake = self._connector = None
+        self._handshake = self._connector = None
         client, container = self.client, self.container
         client.transport = transport
         if isinstance(transport, ProtocolWrapper):
@@ -222,6 +223,7 @@ class Relay:
             self.client.listen()
         else:
             _log.info("A client answers no ping: its connection is cut. {session}", session=self._lease.session)
+            self._because("no_pong")
             self.client.abort()
             self.bereft(self.container)
 
@@ -288,6 +290,7 @@ class Relay:
         """A peer sent what no peer may send, or too much: both are told. What a container breaks is no client's error."""
         who = "client" if leg is self.client else "container"
         reason = f"{who}_{BROKEN[code]}"
+        self._because(reason)
         _log.info("A WebSocket is closed: {reason}. {session}", reason=reason, session=self._lease.session)
         self._home.ending.add(self)
         self.client.tell(1011 if leg is self.container and code == 1002 else code, reason.encode())
@@ -295,6 +298,7 @@ class Relay:
 
     def bereft(self, leg: Leg) -> None:
         """The other peer is gone without a Close."""
+        self._because("client_gone" if leg is self.container else EndReason.CONTAINER_LOST.value)
         if leg is self.container:
             leg.leave()  # as without a proxy: it sees its client vanish
         elif self.container.left:
@@ -313,9 +317,17 @@ class Relay:
     def close(self, code: int, reason: bytes) -> None:
         """Send our Close to both peers, at the next boundary; whoever has not answered in time is cut."""
         if self.stage is Stage.JOINED or self.stage is Stage.ENDING:
+            self._because(reason.decode())
             self._home.ending.add(self)
             self.client.tell(code, reason)
             self.container.tell(code, reason)
+
+    def parted(self, code: int | None) -> None:
+        """A peer's own Close, or its answer to ours."""
+        self._because("closed" if code is None else f"closed_{code}")
+
+    def _because(self, reason: str) -> None:
+        self._reason = self._reason or reason
 
     def late(self) -> None:
         """The time for a tidy end is over."""
@@ -330,6 +342,7 @@ class Relay:
         if self.stage is Stage.ENDING and self.client.phase is self.container.phase is Phase.LOST:
             self._enter(Stage.GONE)
             self._home.over(self)
+            self._front.over(self._reason or "-", self.client.taken, self.container.taken)
             self._lease.release()
             self._forget()
 

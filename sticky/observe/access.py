@@ -70,6 +70,13 @@ class AccessRecord(NamedTuple):
         return f"<AccessRecord {self.status} of {self.session}>"  # neither target nor fields
 
 
+def self_contained(record: AccessRecord) -> AccessRecord:
+    """The same with nothing but what its line needs: for one that is kept until a WebSocket ends."""
+    block = record.block or (b"" if record.keeper is None else record.keeper.block)
+    fields = b"".join(b"\r\n%b: %b" % found for found in _FACTS.findall(block))
+    return record._replace(block=fields, keeper=None)
+
+
 KEPT = AccessRecord._fields.index("block")  #: the first so many fields: what may be kept after the line is made
 
 Over = tuple[float, AccessRecord]  #: Unix time of a request's end, and what is known of it
@@ -84,7 +91,7 @@ class Counts:
         self.requests = 0
         self.bytes_in = 0
         self.bytes_out = 0
-        self.seconds = 0.0  #: of all requests together
+        self.seconds = 0.0  #: of all requests together, but for WebSockets
         self.by_status: dict[int, int] = {}
         self.by_time = [0] * (len(BUCKETS) + 1)  #: requests that took at most each of `BUCKETS`, and longer
 
@@ -98,8 +105,9 @@ class Counts:
             requests += 1
             bytes_in += record[4]
             bytes_out += record[5]
-            seconds += total
-            by_time[bisect_left(BUCKETS, total)] += 1
+            if status != 101:  # a WebSocket's life is no answer's time
+                seconds += total
+                by_time[bisect_left(BUCKETS, total)] += 1
             if status in by_status:
                 by_status[status] += 1
             else:

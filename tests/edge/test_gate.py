@@ -366,8 +366,19 @@ class HandoverTests(TestCase):
         self.assertEqual((len(self.edge.routing.held), self.edge.context.doors.inside), (1, 1))
         self.lease.release()
         self.assertEqual((len(self.edge.routing.held), self.edge.context.doors.inside), (0, 0))
-        self.assertEqual([record.status for record in self.edge.records], [101])
         self.assertRaises(errors.IllegalEvent, self.front.take_over)
+
+    def test_a_websocket_is_logged_once_when_it_is_over(self) -> None:
+        self.assertRaises(errors.IllegalEvent, self.front.over, "closed_1000", 0, 0)
+        self.front.take_over()
+        self.edge.reactor.advance(7.0)
+        self.assertEqual(self.edge.records, [])
+        self.front.over("closed_1000", 12, 3456)
+        (record,) = self.edge.records
+        self.assertEqual((record.status, record.reason), (101, "closed_1000"))
+        self.assertEqual((record.bytes_in, record.bytes_out, record.session), (12, 3456, SESSION))
+        self.assertEqual(record.total, 7.0)
+        self.assertRaises(errors.IllegalEvent, self.front.over, "closed_1000", 12, 3456)
 
     def test_early_bytes_end_a_client_that_floods(self) -> None:
         self.client.receive(b"x" * 65_537)

@@ -9,6 +9,7 @@ from twisted.trial.unittest import TestCase
 
 from sticky.core.values import EndReason
 from sticky.edge import frames
+from sticky.edge.handshake import RelayRules
 from sticky.edge.leg import TRANSITIONS, Phase
 from sticky.edge.websocket_relay import STAGES, Stage
 from tests.fakes.ws_front import FakeLease
@@ -104,6 +105,46 @@ class PeersCloseTests(EndingCase):
         relayed.client.out = b""
         relayed.settle(3)
         self.assertEqual(relayed.client.out, b"")
+
+
+class TellingTests(EndingCase):
+    """What the front hears for the access log: the first cause, and the bytes of both peers."""
+
+    def test_a_peers_close_is_told_by_its_code(self) -> None:
+        for payload, reason in ((close(1000, b"done"), "closed_1000"), (b"", "closed"), (close(4001), "closed_4001")):
+            for rules in (RelayRules(), RelayRules(mode="messages")):
+                relayed = Relayed(rules=rules).open()
+                up = relayed.from_client(frames.BINARY, b"x" * 10)
+                down = relayed.from_container(frames.BINARY, b"y" * 1000)
+                down += relayed.from_container(frames.CLOSE, payload)
+                up += relayed.from_client(frames.CLOSE, payload)
+                self.assertOver(relayed)
+                self.assertEqual(relayed.front.ended, (reason, len(up), len(down)))
+                self.assertEqual(relayed.front.calls, ["take_over", "over"])
+
+    def test_an_end_of_ours_is_told_by_its_reason_whatever_is_answered(self) -> None:
+        relayed = Relayed().open()
+        relayed.lease.holder.session_ended(EndReason.IDLE_TIMEOUT, None)
+        relayed.from_client(frames.CLOSE, close(1000))
+        relayed.from_container(frames.CLOSE, close(1000))
+        self.assertOver(relayed)
+        assert relayed.front.ended is not None
+        self.assertEqual(relayed.front.ended[0], "idle_timeout")
+
+    def test_who_vanished_is_told(self) -> None:
+        for who, reason in (("client", "client_gone"), ("container", "container_lost")):
+            relayed = Relayed().open()
+            getattr(relayed, who).lose()
+            relayed.settle(60)
+            assert relayed.front.ended is not None
+            self.assertEqual(relayed.front.ended[0], reason)
+
+    def test_who_answers_no_ping_is_told(self) -> None:
+        relayed = Relayed().open()
+        relayed.settle(120)
+        self.assertOver(relayed)
+        assert relayed.front.ended is not None
+        self.assertEqual(relayed.front.ended[0], "no_pong")
 
 
 class OurCloseTests(EndingCase):

@@ -82,6 +82,7 @@ class WSFront(Protocol):
         self.done = ""  #: which of the calls that end a handshake came
         self.refusal: errors.Refusal | None = None
         self._gone: Callable[[], None] | None = None
+        self.ended: tuple[str, int, int] | None = None
 
     def dataReceived(self, data: bytes) -> None:
         """Head first; what follows is kept."""
@@ -108,6 +109,10 @@ class WSFront(Protocol):
         self.transport.resumeProducing()
         early, self.buffer = self.buffer, b""
         return early
+
+    def over(self, reason: str, received: int, sent: int) -> None:
+        """Remembered."""
+        self.ended = (reason, received, sent)
 
     def refuse(self, error: errors.Refusal) -> None:
         """A short answer."""

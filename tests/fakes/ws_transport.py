@@ -198,6 +198,7 @@ class FakeFront:
         self.transport: Any = transport
         self.early = b""
         self.calls: list[str] = []
+        self.ended: tuple[str, int, int] | None = None
         self.refusal: errors.Refusal | None = None
         self.passed: tuple[Any, bytes] | None = None
         self.gone: Callable[[], None] | None = None
@@ -206,6 +207,11 @@ class FakeFront:
         """Give what came early."""
         self.calls.append("take_over")
         return self.early
+
+    def over(self, reason: str, received: int, sent: int) -> None:
+        """Remember how it ended."""
+        self.calls.append("over")
+        self.ended = (reason, received, sent)
 
     def refuse(self, error: errors.Refusal) -> None:
         """Remember the error."""

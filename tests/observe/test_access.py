@@ -16,7 +16,7 @@ from twisted.internet.task import Clock
 from twisted.logger import ILogObserver, LogEvent, LogPublisher, formatEvent
 from twisted.trial.unittest import TestCase
 
-from sticky.observe.access import BATCH, EVENT, AccessLog, AccessRecord, Keeper
+from sticky.observe.access import BATCH, EVENT, AccessLog, AccessRecord, Keeper, self_contained
 from sticky.observe.access_forms import FORMS, Combined, compiled
 from sticky.observe.lines import FLUSH_AFTER, LOOK_EVERY, SAY_EVERY, Lines
 from sticky.observe.watching import WithRequests
@@ -215,6 +215,18 @@ class FormTests(Written):
             r'^192\.0\.2\.7 - sd-1 \[\d\d/Jan/2027:\d\d:00:00 [+-]\d{4}\] "GET /x\\x22y HTTP/1\.1" 200 128 "/r" "a\\x09b"'
             r" game ct-1 in=0 queue=0 connect=0\.001000 first=0\.200000 total=0\.300000 -$",
         )
+
+    def test_a_websockets_record_keeps_no_more_than_its_line_needs_and_counts_as_no_answers_time(self) -> None:
+        block = b"\r\nCookie: a=1\r\nUser-Agent: curl/8\r\nReferer: http://a/\r\nSec-WebSocket-Key: k"
+        kept = self_contained(record(block=block)._replace(status=101, total=3600.0))
+        self.assertEqual(kept.block, b"\r\nUser-Agent: curl/8\r\nReferer: http://a/")
+        log = self.log()
+        log.write(kept)
+        log.close()
+        (line,) = self.written()
+        self.assertIn('"http://a/" "curl/8"', line)
+        self.assertIn("total=3600.0", line)
+        self.assertEqual((log.counts.by_status, log.counts.seconds, sum(log.counts.by_time)), ({101: 1}, 0.0, 0))
 
     def test_what_a_connections_requests_share_is_made_once(self) -> None:
         class Fields:
