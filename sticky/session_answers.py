@@ -52,7 +52,7 @@ class SessionAnswers:
         """See `ISessions`."""
         if not self._journal.works:
             return fail(errors.StorageFailed(retry_after=1.0))
-        bound = self.fleet.names.find(owner, name)
+        bound = self.fleet.names.standing(owner, name)
         acknowledged = self._leases.acknowledged(SessionId("") if bound is None else bound.session)
         try:
             self.fleet.release(self._clock.seconds(), owner, name, grace)

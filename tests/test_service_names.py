@@ -5,9 +5,11 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 
 from sticky import errors
-from sticky.core.values import Caller
+from sticky.core.tokens import Claims
+from sticky.core.values import Caller, DeploymentId
 from sticky.isticky import Credentials, StartRequest
-from tests.test_service import NAME, ServiceCase
+from tests.fakes.routing import at_once
+from tests.test_service import NAME, Holder, ServiceCase
 
 
 class NamedServiceTests(ServiceCase):
@@ -55,6 +57,22 @@ class NamedServiceTests(ServiceCase):
         self.clock.advance(1)
         error = self.failureResultOf(self.use(), errors.SessionExpired).value
         self.assertEqual((error.status, error.reason), (410, "container_lost"))
+
+    def test_an_expired_name_and_one_whose_session_drains_can_be_released(self) -> None:
+        self.build()
+        self.use("drains")
+        self.ready()
+        (session,) = self.listed()
+        claims = Claims(session.session, NAME, DeploymentId("dp-1"), session.container, 0, 0)
+        at_once(self.service.begin(claims, Holder()))
+        self.service.terminate(claims, None)
+        self.failureResultOf(self.use("drains"), errors.SessionExpired)
+        self.successResultOf(self.service.release("dev", "drains", None))
+        self.assertTrue(self.successResultOf(self.use("drains")).created)
+        self.backend.spawned[0].kill()
+        self.clock.advance(1)
+        self.failureResultOf(self.use("drains"), errors.SessionExpired)
+        self.successResultOf(self.service.release("dev", "drains", None))
 
     def test_nothing_is_released_while_the_disk_fails(self) -> None:
         self.build()

@@ -43,6 +43,11 @@ class Names:
             raise errors.SessionExpired(drains.value)
         return self.live[session]
 
+    def standing(self, owner: str, name: str) -> NameBound | None:
+        """The session that the name stands for, whether it still takes requests or not; None where that is over, or never was."""
+        session = self._sessions.get((owner, name))
+        return None if session is None else self.live[session]
+
     # --- what the journal tells
 
     def add(self, record: NameBound | NameExpired | NameReleased) -> None:
