@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import attrs
 from twisted.application.service import Service
@@ -26,6 +26,7 @@ from sticky.isticky import (
     QueuePosition,
     SessionStatus,
     StartRequest,
+    Visit,
 )
 from sticky.journal.service import JournalService, NoJournalService
 from sticky.journal.writer import Picture
@@ -89,12 +90,16 @@ class Servers:
         """Those that leave too."""
         return [*self.by_name.values(), *self.leaving]
 
-    def begin(self, claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
+    def begin(self, claims: Claims | Visit, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
         """See `IRouting`."""
+        if type(claims) is Visit:
+            return self._serving(claims.server).visit(claims.key, holder)
         try:
             server = self.by_name[claims.server]
         except KeyError:
             raise errors.SessionEnded("deployment_ended") from None
+        if TYPE_CHECKING:
+            assert isinstance(claims, Claims)
         return server.begin(claims, holder, websocket)
 
     def picture(self) -> Picture:

@@ -287,6 +287,15 @@ class SessionBusy(Refusal):
     retry = True
 
 
+class ServerBusy(Refusal):
+    """A plain Server's containers all have `max_concurrency` requests in flight. Another container starts if there may be one."""
+
+    status = 429
+    code = "server_busy"
+    text = "This Server has as many requests in flight as it takes."
+    retry = True
+
+
 class HeadTooLarge(Refusal):
     status = 431
     code = "head_too_large"
@@ -336,6 +345,13 @@ class QueueFull(Unavailable):
 class TooManySessions(Unavailable):
     code = "too_many_sessions"
     text = "This caller holds as many sessions as one caller may."
+
+
+class NoContainerReady(Unavailable):
+    """A plain Server's container is about to start, or to be started."""
+
+    code = "no_container"
+    text = "No container of this Server is ready."
 
 
 class ContainersFailing(Unavailable):

@@ -229,7 +229,7 @@ class Inspection:
                     box.sessions,
                     len(box.grants),
                     box.limit,
-                    sum(service.in_flight(session) for session in service.fleet.ledgers[box.id]),
+                    box.requests + sum(service.in_flight(session) for session in service.fleet.ledgers[box.id]),
                     _shown(service.containers.addresses.get(box.id)),
                     pid if isinstance(pid, int) else None,
                 )
@@ -258,7 +258,8 @@ class Inspection:
             ended=self._endings.of(service.server),
             active=len(sessions) - draining,
             draining=draining,
-            in_flight=sum(service.in_flight(session) for session in sessions),
+            in_flight=sum(service.in_flight(session) for session in sessions)
+            + sum(box.requests for box in fleet.capacity.containers.values()),
             waiting=len(waits),
             oldest_wait=max(waits, default=None),
             failures=fleet.backoff.failures,

@@ -42,6 +42,18 @@ class UNIXAddress:
 Address = TCPAddress | UNIXAddress
 
 
+#: In the place of a session's id: the request belongs to none, it is a plain Server's.
+NO_SESSION = SessionId("-")
+
+
+@attrs.frozen
+class Visit:
+    """A request to a plain Server, which needs no session."""
+
+    server: ServerName
+    key: bytes = attrs.field(repr=False, default=b"")  #: of its affinity; empty: none
+
+
 class ILeaseHolder(Interface):
     """Whoever keeps a request in flight: an exchange of the edge, a WebSocket relay, a worker."""
 
@@ -72,7 +84,7 @@ class IFarHolder(ILeaseHolder):
 class ILease(Interface):
     """One request of a session in flight. It counts until released; release it exactly when semantics.md says so."""
 
-    session: SessionId = Attribute("the session's id, for the x-modal-server-session-id header")
+    session: SessionId = Attribute("the session's id, for the x-modal-server-session-id header; or NO_SESSION")
     container: ContainerId = Attribute("the container's id: the key of upstream pools and a log field")
     address: Address = Attribute("where the container listens")
 
@@ -98,13 +110,14 @@ class ILease(Interface):
 class IRouting(Interface):
     """The one gate of data requests: every request passes it, and leaves by its lease."""
 
-    def begin(claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
-        """Put one request of the claims' session in flight for this holder. WebSockets take no turn on a `serial` Server.
+    def begin(claims: Claims | Visit, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
+        """Put one request of the claims' session, or one to a plain Server, in flight for this holder. WebSockets take no
+        turn on a `serial` Server.
 
         A lease now, or a Deferred of one (cancelling it releases a lease that would be granted later).
 
-        Raises (or fails with) `errors.SessionEnded` (final), `errors.SessionBusy` (others took too long),
-        `errors.Unavailable` (the session stays; retry).
+        Raises (or fails with) `errors.SessionEnded` (final), `errors.SessionBusy` (others took too long), `errors.ServerBusy`
+        (a plain Server's; retry), `errors.Unavailable` (the session stays; retry).
         Success does not promise that the container accepts the connection.
         """
 
@@ -364,4 +377,10 @@ class IControl(Interface):
 
         Returns an `Answer`, an `IEventStream`, or a Deferred of either (cancelling it means that the client left).
         Raises, or fails with, an `errors.Refusal`.
+        """
+
+    def let_in(request: object) -> None:
+        """Whether this `ControlRequest`, which is to a plain Server and no control call, brings what that Server asks for.
+
+        Raises an `errors.Refusal` where it does not.
         """

@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 from sticky import errors
 from sticky.core.container import ContainerState
 from sticky.core.effects import (
+    CutRequests,
     Effect,
     EndSession,
     GiveTurn,
@@ -75,6 +76,7 @@ from sticky.observe.safely import safely
 from sticky.running import Running
 from sticky.session_answers import SessionAnswers
 from sticky.turn_leases import TurnBook
+from sticky.visits import VisitBook, VisitLease
 from sticky.waiting import Waiting
 
 
@@ -111,6 +113,7 @@ class ServerService(SessionAnswers, Service):
         self.containers = Running(server, backend, spec, self._journal, self._happened, self._storage_failed)
         self._leases = LeaseBook(fleet, self.containers.addresses, clock, self._follow_up)
         self._turns = TurnBook(fleet, self.containers.addresses, clock, self._follow_up, self._leases)
+        self._visits = VisitBook(fleet, self.containers.addresses, clock, self._follow_up)
         self._waiting = Waiting()
         self._gone: list[Deferred[None]] = []
 
@@ -192,6 +195,10 @@ class ServerService(SessionAnswers, Service):
         if self.fleet.capacity.policy.serial and not websocket:
             return self._turns.take(claims, holder)
         return self._leases.begin(claims, holder)
+
+    def visit(self, key: bytes, holder: ILeaseHolder) -> VisitLease:
+        """See `IRouting`: a request to a plain Server, with the key of its affinity or an empty one."""
+        return self._visits.begin(key, holder)
 
     # --- starts
 
@@ -363,6 +370,8 @@ class ServerService(SessionAnswers, Service):
                     list(self.fleet.ledgers[container]) if container in self.fleet.ledgers.by_container else ()
                 ):
                     self._leases.drains(session.id, reason)
+            case CutRequests():
+                self._visits.end(effect.container, effect.reason, effect.detail)
             case _:
                 self._journal.write((self.server, effect))
 

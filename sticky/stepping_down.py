@@ -21,7 +21,7 @@ from sticky.core.values import DeploymentId
 from sticky.daemon import Daemon, Servers
 from sticky.edge.context import EdgeContext
 from sticky.edge.websocket import WebSocketRelays
-from sticky.isticky import IContainerBackend, ILease, ILeaseHolder, IRouting
+from sticky.isticky import IContainerBackend, ILease, ILeaseHolder, IRouting, Visit
 from sticky.journal.service import JournalService, NoJournalService
 from sticky.listeners import Listeners
 from sticky.turn_leases import TurnLease
@@ -46,9 +46,9 @@ class Resting:
     """Lets nobody in for a moment: requests wait until it is known who decides about them."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Deferred[Any], tuple[Claims, ILeaseHolder, bool]] = {}
+        self._waiting: dict[Deferred[Any], tuple[Claims | Visit, ILeaseHolder, bool]] = {}
 
-    def begin(self, claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
+    def begin(self, claims: Claims | Visit, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
         """See `IRouting`."""
         waiting: Deferred[ILease] = Deferred(self._left)
         self._waiting[waiting] = claims, holder, websocket

@@ -59,6 +59,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "waiting",
         "minting",
         "observe.safely",
+        "visits",
     ),
     "session_answers": ("core", "errors", "isticky", "journal.writer", "lease"),
     "running": ("core", "isticky", "journal", "witness"),
@@ -66,6 +67,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "minting": ("core.container", "core.tokens", "core.values"),
     "journal": ("journal", "core", "errors", "isticky", "startup"),
     "startup": (),
+    "visits": ("core.values", "errors", "isticky", "observe.safely"),
     "lease": ("core.session", "core.tokens", "core.values", "errors", "isticky", "observe.safely"),
     "turn_leases": ("core.session", "core.tokens", "core.values", "errors", "isticky", "lease"),
     # What a Server runs and when that changes: the service carries out, the wiring makes the parts.

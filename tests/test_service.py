@@ -9,15 +9,16 @@ from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
+from zope.interface.verify import verifyObject
 
 from sticky import errors
 from sticky.containers.memory import MemoryBackend, MemoryContainer
 from sticky.core.container import PROVEN_AFTER
 from sticky.core.fleet import Fleet, Ids
-from sticky.core.records import ContainerCreated, SessionCreated
+from sticky.core.records import ContainerCreated, ContainerMoved, SessionCreated
 from sticky.core.tokens import Claims, SigningKey, Verifier
 from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, Policy, ServerName, SessionId
-from sticky.isticky import ContainerSpec, Credentials, ILeaseHolder, SessionStatus, StartRequest
+from sticky.isticky import NO_SESSION, ContainerSpec, Credentials, ILease, ILeaseHolder, SessionStatus, StartRequest
 from sticky.journal.store import Entry, Placed, Unplaced
 from sticky.lease import Lease
 from sticky.minting import Minting
@@ -583,3 +584,83 @@ class OneContainerTests(ServiceCase):
         second = self.session()
         self.assertEqual((second.deployment, first.deployment), ("dp-2", "dp-1"))
         at_once(self.service.begin(first, Holder())).release()
+
+
+class PlainTests(ServiceCase):
+    """A Server without sessions."""
+
+    def plain(self, **policy: object) -> None:
+        self.build(sessioned=False, **policy)
+        self.assertRaises(errors.NoContainerReady, self.service.visit, b"", Holder())
+        self.ready()
+
+    def test_a_request_is_a_lease_on_a_container_and_nothing_of_it_is_written_down(self) -> None:
+        self.plain()
+        before = len(self.journal.written)
+        lease = self.service.visit(b"", Holder())
+        self.assertTrue(verifyObject(ILease, lease))
+        self.assertEqual((lease.address, lease.session), (self.backend.spawned[0].address, NO_SESSION))
+        self.clock.advance(5000)
+        self.assertEqual(self.backend.spawned[0].signals, [])
+        lease.release()
+        lease.release()
+        self.clock.advance(60)
+        self.assertEqual(self.backend.spawned[0].signals, ["TERM"])
+        kinds = {type(entry) for _, entry in self.journal.written[before:]}
+        self.assertEqual(kinds, {ContainerMoved, Unplaced})
+
+    def test_more_requests_than_the_target_start_containers(self) -> None:
+        self.plain(max_concurrency=4, target_concurrency=2)
+        leases = [self.service.visit(b"", Holder()) for _ in range(3)]
+        self.assertEqual(len(self.backend.spawned), 2)
+        self.ready()
+        self.assertEqual(self.service.visit(b"", Holder()).container, self.backend.spawned[1].id)
+        for lease in leases:
+            lease.release()
+
+    def test_whoever_holds_a_request_on_a_container_that_dies_is_told_and_nobody_else(self) -> None:
+        self.plain(max_concurrency=1)
+        first, second = Holder(), Holder()
+        lease = self.service.visit(b"", first)
+        self.assertRaises(errors.ServerBusy, self.service.visit, b"", second)
+        self.ready()
+        other = self.service.visit(b"", second)
+        heir = Holder()
+        lease.transfer(heir)
+        self.backend.spawned[0].make_exit("killed", None, 9)
+        self.assertEqual((first.told, heir.told, second.told), ([], [(EndReason.CONTAINER_LOST, "killed")], []))
+        lease.release()
+        other.release()
+
+    def test_one_that_does_not_count_keeps_no_container_and_is_told_of_its_end(self) -> None:
+        self.plain(scaledown_window=10.0)
+        holder = Holder()
+        lease = self.service.visit(b"", holder)
+        lease.suspend()
+        lease.suspend()
+        self.clock.advance(5)
+        lease.resume()
+        lease.resume()
+        self.clock.advance(20)
+        self.assertEqual(self.backend.spawned[0].signals, [])
+        lease.suspend()
+        self.clock.advance(10)
+        self.assertEqual((self.backend.spawned[0].signals, len(holder.told)), (["TERM"], 1))
+        lease.resume()
+        lease.release()
+
+    def test_a_stop_refuses_and_cuts(self) -> None:
+        self.plain()
+        holder = Holder()
+        self.service.visit(b"", holder)
+        gone = self.service.drain()
+        self.assertEqual(holder.told, [(EndReason.SERVER_STOPPED, None)])
+        self.assertRaises(errors.ShuttingDown, self.service.visit, b"", holder)
+        self.clock.advance(1)
+        self.successResultOf(gone)
+
+    def test_a_container_whose_address_is_not_known_takes_nothing(self) -> None:
+        self.plain()
+        self.service.containers.addresses.clear()
+        self.assertRaises(errors.ContainerUnavailable, self.service.visit, b"", Holder())
+        self.assertEqual([box.requests for box in self.service.fleet.capacity.containers.values()], [0])

@@ -49,6 +49,8 @@ ADVICE = {
     "queue_timeout": "Try again. If it lasts, raise `max_containers` or `max_concurrency`; `sticky status` shows the queue.",
     "queue_full": "Try again later. If it lasts, raise `max_containers`, `max_queue` or `max_queue_per_caller`.",
     "too_many_sessions": "Terminate sessions that are not needed, or raise `max_sessions_per_caller`.",
+    "no_container": "Try again: one is starting. `min_containers = 1` keeps one ready.",
+    "server_busy": "Try again. If it lasts, raise `max_containers` or `max_concurrency`, or lower `target_concurrency`.",
     "containers_failing": "The reason is in `sticky status`, the output in `sticky logs`: mend the program or its command.",
     "slow_body": "Send faster, or have the operator lower `min_body_rate`: the Server wants a body to keep a pace.",
     "storage_failed": "Free space on the disk of the state directory and look at the daemon's log. Sessions go on meanwhile.",

@@ -70,6 +70,6 @@ def _show(found: dict[str, Any], json: bool) -> None:
     for server in found["servers"]:
         limits = server["limits"]
         containers = f"{limits['min_containers']} to {limits['max_containers']} containers"
-        sessions = f"up to {limits['max_concurrency']} sessions each" if server["sessioned"] else "no sessions"
+        sessions = f"up to {limits['max_concurrency']} {'sessions' if server['sessioned'] else 'requests at once'} each"
         say(f"{server['name']}: {containers}, {sessions}, backend {server['backend']}: {' '.join(server['command'])}")
     say(f"listens on {' '.join(found['listen'])}")

@@ -70,5 +70,5 @@ def _read(setting: Setting, raw: object, layer: Layer) -> Any:
         raise layer.wrong(setting.name, problem) from None
     if setting.only and value not in setting.only:
         problem = f"{shown} is not supported by this version; allowed: {' or '.join(map(show, setting.only))}"
-        raise layer.wrong(setting.name, f"{problem}; {setting.instead}" if setting.instead else problem)
+        raise layer.wrong(setting.name, problem)
     return value

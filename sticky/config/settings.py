@@ -79,7 +79,6 @@ class ServerSettings:
     ready_path: str | None  #: probed with GET; None: an open port is enough
     reports_ready: bool  #: the program says itself when its enter hooks are done
     env: Mapping[str, str] = attrs.field(repr=False)
-    sessioned: bool
     unauthenticated: bool
     public_names: bool
     policy: Policy
@@ -95,6 +94,11 @@ class ServerSettings:
     ended_status: int
     third_party_frames: bool
     insecure_cookie: bool
+
+    @property
+    def sessioned(self) -> bool:
+        """False: a plain Server."""
+        return self.policy.sessioned
 
 
 @attrs.frozen(kw_only=True)

@@ -67,7 +67,6 @@ class Setting:
     only: tuple[object, ...] = attrs.field(
         kw_only=True, default=()
     )  #: what this version can do; empty: all that is allowed
-    instead: str = attrs.field(kw_only=True, default="")  #: what to do about a value that is not in `only`
     secret: bool = attrs.field(kw_only=True, default=False)  #: the raw value never appears in an error
 
 
@@ -265,15 +264,16 @@ SERVER = (
             secret=True),
     Setting("secrets", Secrets(CONTAINER_VARIABLES), {}, DEPLOYMENT,
             "Environment variables whose values are taken from the daemon's environment, or are a file's text.", secret=True),
-    Setting("sessioned", Flag(), True, LIVE, "Whether requests need a session.", only=(True,),
-            instead="a Python Server gets sessions by @sticky.sessioned(), on the line below @app.server(...)"),
-    Setting("unauthenticated", Flag(), False, LIVE, "Anyone may start and terminate sessions, without a proxy token."),
+    Setting("sessioned", Flag(), _LIMIT["sessioned"], LIVE,
+            "Whether requests need a session. Without sessions any request goes to any container; see docs/plain-servers.md."),
+    Setting("unauthenticated", Flag(), False, LIVE,
+            "Anyone may start and terminate sessions, or send requests to a plain Server, without a proxy token."),
     Setting("public_names", Flag(), False, LIVE,
             "On an unauthenticated Server too, clients may name their sessions: whoever knows a name gets its session."),
     Setting("max_concurrency", Whole(1, MAX_SESSIONS), _LIMIT["max_concurrency"], LIVE,
-            "Sessions that a container holds at most."),
+            "Sessions that a container holds at most; of a plain Server, requests in flight."),
     Setting("target_concurrency", Whole(1, MAX_SESSIONS), _LIMIT["target_concurrency"], LIVE,
-            "Sessions that a container should hold: above it another one is started.", unset="`max_concurrency`"),
+            "Sessions (or requests) that a container should hold: above it another one is started.", unset="`max_concurrency`"),
     Setting("min_containers", Whole(0, 10_000), _LIMIT["min_containers"], LIVE,
             "Containers that run without any demand."),
     Setting("max_containers", Whole(1, 10_000), _LIMIT["max_containers"], LIVE, "Containers of a deployment at most."),
@@ -282,7 +282,7 @@ SERVER = (
     Setting("scaleup_window", Seconds(0, 3600), _LIMIT["scaleup_window"], LIVE,
             "How long demand must hold before another container starts. The first one starts at once."),
     Setting("scaledown_window", Seconds(2, 3600), _LIMIT["scaledown_window"], LIVE,
-            "How long a container must be without a session before it is stopped."),
+            "How long a container must be without a session, or a request, before it is stopped."),
     Setting("startup_timeout", Seconds(0.1, 3600), _LIMIT["startup_timeout"], LIVE,
             "How long a container may take to be ready."),
     Setting("max_total_containers", Whole(1, 10_000), _LIMIT["max_total_containers"], LIVE,

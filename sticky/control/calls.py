@@ -71,6 +71,12 @@ class ControlCalls:
         """See `IControl`."""
         return self._dispatch(cast(ControlRequest, request))
 
+    def let_in(self, request: object) -> None:
+        """See `IControl`."""
+        wanted = cast(ControlRequest, request)
+        if not wanted.unauthenticated:
+            self._identified(wanted)
+
     def _dispatch(self, request: ControlRequest) -> _Result:
         call = CALLS.get(request.path.removeprefix(self._names.control))
         if call is None:

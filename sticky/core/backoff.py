@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sticky.errors import ContainersFailing
+
 FIRST = 1.0  #: seconds after the first failure, on average
 LONGEST = 60.0
 HOPELESS_AFTER = 3  #: failures in a row after which starts are refused at once (semantics.md, Scaling)
@@ -29,6 +31,10 @@ class Backoff:
         """A container proved that it works: all is forgotten."""
         self.failures = 0
         self.next_attempt = 0.0
+
+    def failing(self, now: float) -> ContainersFailing:
+        """What whoever should not wait for the next attempt is told."""
+        return ContainersFailing(self.cause, retry_after=max(1.0, self.next_attempt - now))
 
     @property
     def hopeless(self) -> bool:

@@ -32,6 +32,7 @@ class Survey:
 
     open: int = 0  #: newest deployment, STARTING or READY, not asked to close, and young enough for the demand
     wanted: int = 0  #: so many should be open
+    demand: int = 0  #: for what: sessions, starts that wait, requests
     closing: int = 0  #: newest deployment, STOPPING, or asked to close and thus about to
     starting: bool = False  #: whether any of the newest deployment is STARTING
     stays_open_until: float = UNBOUNDED  #: when the first open one becomes too old for the demand
@@ -180,12 +181,17 @@ class Capacity:
         # One pass over all containers, and no property is asked: this runs for each start and each end of a session.
         seen = Survey()
         load = 0
+        plain, any_ready = not self.policy.sessioned, False
+        old: list[Container] = []
         for container in self.containers.values():
-            state, sessions = container.state, container.sessions + len(container.grants)
+            state, sessions = container.state, container.sessions + len(container.grants) + container.requests
             ready = state is ContainerState.READY
             if container.deployment != self.deployment:
-                if ready and not sessions and not container.close_asked:
-                    seen.surplus.append((container, container.empty_since))
+                if ready and not container.close_asked:
+                    # Nothing binds requests to it: they will go to the newest, so their number counts there.
+                    load += sessions if plain else 0
+                    if not sessions:
+                        old.append(container)
             elif container.close_asked or state is ContainerState.STOPPING:
                 seen.closing += 1
             elif ready and not sessions and container.spent:
@@ -193,6 +199,7 @@ class Capacity:
                 seen.surplus.append((container, container.empty_since))
             elif ready or state is ContainerState.STARTING:
                 seen.starting = seen.starting or not ready
+                any_ready = any_ready or ready
                 until = container.born + container.max_age - demand.idle_timeout
                 if now < until:
                     seen.open += 1
@@ -203,6 +210,12 @@ class Capacity:
                         seen.idle.append(container)
                 elif ready and not sessions:
                     seen.surplus.append((container, container.empty_since + self.policy.scaledown_window))
+                elif plain:
+                    load += sessions
+        # Of a plain Server those of an old deployment serve until one of the newest does.
+        stay = self.policy.scaledown_window if plain and not any_ready else 0.0
+        seen.surplus += [(container, container.empty_since + stay) for container in old]
+        seen.demand = load + demand.queued
         seen.wanted = wanted_open(self.policy, load, demand.queued)
         return seen
 

@@ -64,6 +64,7 @@ class Container:
     state: ContainerState = ContainerState.STARTING
     reason: EndReason = EndReason.CONTAINER_LOST  #: for its sessions, from DRAINING on
     sessions: int = 0
+    requests: int = 0  #: in flight that belong to no session: those of a plain Server
     version: int = 0
     grants: set[SessionId] = attrs.field(factory=set)
     empty_since: float = UNBOUNDED
@@ -82,8 +83,10 @@ class Container:
 
     @property
     def load(self) -> int:
-        """Sessions that it has or is being asked to take: never less than what its ledger holds, as far as we know."""
-        return self.sessions + len(self.grants)
+        """Sessions that it has or is being asked to take, never less than what its ledger holds, as far as we know; and
+        requests of a plain Server.
+        """
+        return self.sessions + len(self.grants) + self.requests
 
     @property
     def dies_at(self) -> float:

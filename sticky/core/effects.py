@@ -77,6 +77,15 @@ class RefuseTurn:
 
 
 @attrs.frozen
+class CutRequests:
+    """A container of a plain Server stops: cut whatever request it still has in flight and tell everybody why."""
+
+    container: ContainerId
+    reason: EndReason
+    detail: str | None
+
+
+@attrs.frozen
 class Admit:
     """Ask a ledger to take a session. Answer: `Admitted`, `Full` or `Closed`."""
 
@@ -95,6 +104,14 @@ class Close:
 
 
 Effect = (
-    GrantStart | RefuseStart | SpawnContainer | TerminateContainer | KillContainer | EndSession | GiveTurn | RefuseTurn
+    GrantStart
+    | RefuseStart
+    | SpawnContainer
+    | TerminateContainer
+    | KillContainer
+    | EndSession
+    | GiveTurn
+    | RefuseTurn
+    | CutRequests
 )
 LedgerRequest = Admit | Close

@@ -18,7 +18,7 @@ from sticky.core.admission import choose
 from sticky.core.backoff import Backoff
 from sticky.core.capacity import Capacity, Demand, Survey
 from sticky.core.container import Container, ContainerState
-from sticky.core.effects import Admit, Close, Effect, GrantStart, RefuseStart
+from sticky.core.effects import Admit, Close, CutRequests, Effect, GrantStart, RefuseStart
 from sticky.core.events import (
     ContainerExited,
     ContainerReady,
@@ -33,6 +33,7 @@ from sticky.core.events import (
     TimePassed,
 )
 from sticky.core.mail import Mail
+from sticky.core.plain_calls import PlainCalls
 from sticky.core.records import Record
 from sticky.core.session import Session
 from sticky.core.session_calls import SessionCalls
@@ -52,7 +53,7 @@ class Ids:
     uniform: Callable[[], float]  #: numbers in [0, 1), for jitter
 
 
-class Fleet(SessionCalls):
+class Fleet(SessionCalls, PlainCalls):
     """Everything about one Server that is decided rather than done.
 
     After each call the effects wait in `effects` until `take()` (what `step` returns), and `wake_at` says when to call
@@ -186,12 +187,14 @@ class Fleet(SessionCalls):
             seen = self._scale(now)
             if not self._move_turns(now) and not (self._prompt and self.mail):
                 break
+        self._note_room(seen)
         self.wake_at = self._earliest(now, seen)
 
     def _overdue(self, now: float, container: Container) -> None:
         if container.state is ContainerState.READY and container.dies_at <= now:
             self._drain(now, container, EndReason.CONTAINER_MAX_AGE)
-        empty = container.state is ContainerState.DRAINING and not len(self.ledgers[container.id])
+        draining = container.state is ContainerState.DRAINING
+        empty = draining and not container.requests and not len(self.ledgers[container.id])
         if empty or container.stop_at <= now:
             if container.state is ContainerState.STOPPING:
                 self.capacity.kill(container)
@@ -226,7 +229,7 @@ class Fleet(SessionCalls):
             self.effects.append(grant)
         elif self._hopeless() and (start is None or start.state is not StartState.PLACED):
             self._refused = True
-            raise self._failing(now)
+            raise self.backoff.failing(now)
         elif start is not None:
             self.starts.join(start, event.waiter)
         else:
@@ -269,14 +272,11 @@ class Fleet(SessionCalls):
         failing = self.backoff.failures and not self.capacity.any_ready()
         return errors.QueueTimedOut(self.backoff.cause if failing else "", retry_after=1.0)
 
-    def _failing(self, now: float) -> errors.ContainersFailing:
-        return errors.ContainersFailing(self.backoff.cause, retry_after=max(1.0, self.backoff.next_attempt - now))
-
     def _give_up(self, now: float) -> None:
         """Refuse queued starts that waiting cannot help."""
         if self._hopeless():
             self._refused = self._refused or any(True for _ in self.starts.waiting())
-            self._refuse_all(self._failing(now))
+            self._refuse_all(self.backoff.failing(now))
         # A deployment may have come since they were taken, whose containers do not live as long as they may be idle.
         # Each of them would call for one container after the other, and none would fit.
         age = self.policy.container_max_age
@@ -318,7 +318,7 @@ class Fleet(SessionCalls):
     def _container_exited(self, now: float, event: ContainerExited) -> None:
         container = self.capacity.find(event.container)
         detail = event.detail if container.reason is EndReason.CONTAINER_LOST else None
-        self.ledgers.cut(container.id, container.reason, detail)
+        self._cut(container, detail)
         self.ledgers.drop(container.id)
         self.capacity.exited(now, container, event.detail)
         self._drop_grants(now, container)
@@ -327,7 +327,12 @@ class Fleet(SessionCalls):
         """Ask the process to end. Whatever is still in flight is cut."""
         self.capacity.stop(now, container)
         self._drop_grants(now, container)
-        self.ledgers.cut(container.id, container.reason)
+        self._cut(container, None)
+
+    def _cut(self, container: Container, detail: str | None) -> None:
+        self.ledgers.cut(container.id, container.reason, detail)
+        if self._uncount(container):
+            self.effects.append(CutRequests(container.id, container.reason, detail))
 
     def _drain(self, now: float, container: Container, reason: EndReason) -> None:
         self.capacity.drain(now, container, reason)
@@ -370,7 +375,7 @@ class Fleet(SessionCalls):
         if container.state is ContainerState.STARTING:
             raise errors.IllegalEvent("a container that starts has start-up's own time limit")
         if container.state is ContainerState.READY:
-            self.ledgers.cut(container.id, container.reason, event.detail)
+            self._cut(container, event.detail)
             self.capacity.lose(now, container, event.detail)
             self._drop_grants(now, container)
 

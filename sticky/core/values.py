@@ -67,6 +67,7 @@ class Policy:
     serial: bool = False  #: one request at a time in each session
     session_wait_timeout: float = 60.0  #: how long a request waits for its turn
     max_session_waiters: int = 100  #: requests of one session that wait at most
+    sessioned: bool = True  #: False: a plain Server; what is counted, limited and scaled by are requests in flight
 
     @property
     def target(self) -> int:

@@ -18,7 +18,7 @@ from sticky.edge.handover import HandshakeFront
 from sticky.edge.plain import PlainHead
 from sticky.edge.upstream import Upstream
 from sticky.edge.wire import container_head
-from sticky.isticky import ILease
+from sticky.isticky import NO_SESSION, ILease, Visit
 
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})  #: RFC 9110, 9.2.2
 FRESH_ENOUGH = 1.0  #: seconds that a connection may have been idle for a request that cannot be sent twice
@@ -47,7 +47,7 @@ class Asking(ExchangeEnds, ABC):
 
     # --- the lease
 
-    def begin(self, claims: Claims) -> None:
+    def begin(self, claims: Claims | Visit) -> None:
         """Ask for the lease, and go on when it is there."""
         try:
             lease = self.front.context.routing.begin(claims, self, self.head.websocket)
@@ -93,7 +93,8 @@ class Asking(ExchangeEnds, ABC):
                 plain.get_ready(context.names.session_id, lease.session, front.peer.facts(head))
             self._container_head = b"%b %b HTTP/1.1%b" % (head.method, head.target, plain.ready)
         else:
-            self._container_head = container_head(head, context.names, front.peer, lease.session.encode("ascii"))
+            session = None if lease.session == NO_SESSION else lease.session.encode("ascii")
+            self._container_head = container_head(head, context.names, front.peer, session)
         if head.websocket:
             self._upgrade(lease)
             return

@@ -148,7 +148,9 @@ class ExchangeEnds:
         self._reason = reason.value
         if self.stage in (_WAITING, _CONNECTING, _UPGRADING, _ASKED):
             self._let_go()
-            self.refuse(errors.SessionEnded(reason.value, detail), keep=False)
+            # A plain Server's request has lost its container, not a session: another one may serve it.
+            error = errors.SessionEnded(reason.value, detail) if self.site.sessioned else errors.BadGateway()
+            self.refuse(error, keep=False)
         elif self.stage is _ANSWERING:
             self._break_off(reason.value)
 

@@ -22,10 +22,11 @@ from sticky.edge.refusing import preflight_answer, refusal_answer
 from sticky.edge.relay import Exchange
 from sticky.edge.site import Site
 from sticky.edge.straight import STRAIGHT, Straight
-from sticky.isticky import Answer, ControlRequest
+from sticky.isticky import Answer, ControlRequest, Visit
 from sticky.observe.access import AccessRecord
 
 if TYPE_CHECKING:
+    from sticky.core.tokens import Claims
     from sticky.edge.context import EdgeContext
     from sticky.edge.frontend import Frontend
 
@@ -56,16 +57,19 @@ class Gate:
                     front, head, site, first
                 ):
                     return
-                credential = self._credential(head, site)
-                if self._suspects:
-                    self._check_suspect(front, head, credential.token)
-                claims = context.verifier.verify(credential.token, context.wall())
-                if claims.server != site.name:
-                    raise errors.WrongServer
-                if credential.source is _QUERY:
-                    answer = self._redirect(front, head, site, credential)
-                elif credential.source is _COOKIE and (head.websocket or head.method not in SAFE):
-                    self._check_origin(head, site)
+                if site.sessioned:
+                    credential = self._credential(head, site)
+                    if self._suspects:
+                        self._check_suspect(front, head, credential.token)
+                    claims: Claims | Visit = context.verifier.verify(credential.token, context.wall())
+                    if claims.server != site.name:
+                        raise errors.WrongServer
+                    if credential.source is _QUERY:
+                        answer = self._redirect(front, head, site, credential)
+                    elif credential.source is _COOKIE and (head.websocket or head.method not in SAFE):
+                        self._check_origin(head, site)
+                else:
+                    claims = self._visit(front, head, site)
         except errors.Refusal as error:
             if credential is not None and isinstance(error, errors.BadCredential):
                 error = self._suspect(front, head) or error
@@ -74,7 +78,7 @@ class Gate:
         if answer is not None:
             self._answer(front, head, site, answer)
             return
-        if type(head) is PlainHead and not head.length and head.method in STRAIGHT and credential is not None:
+        if type(head) is PlainHead and not head.length and head.method in STRAIGHT:
             straight = front.straight
             if straight is None:
                 straight = front.straight = Straight(front)
@@ -94,8 +98,6 @@ class Gate:
         return site
 
     def _credential(self, head: RequestHead, site: Site) -> Credential:
-        if not site.sessioned:
-            raise errors.Unavailable("Servers without sessions are not supported yet.")
         if type(head) is PlainHead and not site.insecure_cookie:
             credential = head.plain.credential
         else:
@@ -105,6 +107,16 @@ class Gate:
                 "This request needs a session token, in its header, as a query parameter or as a cookie."
             )
         return credential
+
+    def _visit(self, front: Frontend, head: RequestHead, site: Site) -> Visit:
+        """A request to a plain Server: let in by a proxy token, if at all by one, and led by its affinity key."""
+        if not site.unauthenticated:
+            self._context.control.let_in(self._control_request(front, head, site))
+        for name in self._context.names.affinity:
+            key = head.value(name)
+            if key:
+                return Visit(site.name, key)
+        return Visit(site.name)
 
     # A forged token costs a signature check; there are only so many of them for those who offer many. Tokens that were
     # verified before need none: they may belong to somebody else behind the same address.

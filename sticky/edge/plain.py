@@ -15,6 +15,7 @@ from sticky.edge.credentials import Credential, Source
 from sticky.edge.grammar import FIELDS, HOST, LENGTH, Framing, HeadLimits
 from sticky.edge.parsing import RequestHead
 from sticky.edge.wire import Names, strip_query_token
+from sticky.isticky import NO_SESSION
 
 
 @attrs.define(eq=False, repr=False)
@@ -37,8 +38,9 @@ class PlainFields:
     shown: str | None = None  #: for whoever logs: what is made of referrer and agent there
 
     def get_ready(self, name: bytes, session: str, facts: bytes) -> None:
-        """Make what goes to the container for this session, whose id goes under that name, behind the client's facts."""
-        self.ready = b"".join((self.outgoing, b"\r\n", name, b": ", session.encode("ascii"), facts, b"\r\n\r\n"))
+        """Make what goes to the container for this session, whose id goes under that name, before the client's facts."""
+        named = b"" if session == NO_SESSION else b"".join((b"\r\n", name, b": ", session.encode("ascii")))
+        self.ready = b"".join((self.outgoing, named, facts, b"\r\n\r\n"))
         self.session = session
 
 

@@ -20,7 +20,7 @@ from sticky.edge.plain import PlainHead
 from sticky.edge.relay import Exchange
 from sticky.edge.site import Site
 from sticky.edge.upstream import Upstream
-from sticky.isticky import ILease, ILeaseHolder
+from sticky.isticky import ILease, ILeaseHolder, Visit
 from sticky.observe.access import AccessRecord
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Straight:
         self._lease: ILease | None = None  # of the request that is served
         self._upstream: Upstream | None = None  # while its answer has not come
 
-    def begin(self, head: PlainHead, site: Site, credential: Credential, claims: Claims) -> None:
+    def begin(self, head: PlainHead, site: Site, credential: Credential | None, claims: Claims | Visit) -> None:
         """Serve this request, which has no body and a method of `STRAIGHT`, and whose site's rules let it in."""
         front = self._front
         context = front.context

@@ -171,7 +171,9 @@ def check_setting(key: str, value: object) -> object:
 def check_order(settings: Mapping[str, object]) -> None:
     """Raises `InvalidError` where one setting is above the one that bounds it, defaults included."""
     fields = {field.name for field in attrs.fields(Policy)}
-    given: dict[str, Any] = {key: value for key, value in settings.items() if key in fields - {"placement"}}
+    given: dict[str, Any] = {
+        key: value for key, value in settings.items() if key in fields - {"placement", "sessioned"}
+    }
     policy = attrs.evolve(DEFAULTS, **given)
     effective = {
         **attrs.asdict(policy),

@@ -118,6 +118,10 @@ class FarControl:
         self._ask(call)
         return call.answer
 
+    def let_in(self, request: object) -> None:
+        """See `IControl`. Plain Servers are served by the daemon alone."""
+        raise errors.Unavailable(retry_after=1.0)
+
     def _ask(self, call: FarCall) -> None:
         if self._link is not None:
             asked = self._link.ask(messages.CONTROL, call=call.number, request=plain(call.request))

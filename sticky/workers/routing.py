@@ -18,7 +18,7 @@ from zope.interface import implementer
 from sticky import errors
 from sticky.core.tokens import Claims
 from sticky.core.values import ServerName, SessionId
-from sticky.isticky import ILease, ILeaseHolder, IRouting
+from sticky.isticky import ILease, ILeaseHolder, IRouting, Visit
 from sticky.lease import Lease
 from sticky.observe.safely import safely
 from sticky.workers import messages
@@ -86,8 +86,10 @@ class FarRouting:
 
     # --- what the edge asks
 
-    def begin(self, claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
-        """See `IRouting`."""
+    def begin(self, claims: Claims | Visit, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
+        """See `IRouting`. Of plain Servers there are no leases from afar: only the daemon itself serves them."""
+        if isinstance(claims, Visit):
+            raise errors.Unavailable(retry_after=1.0)
         if claims.server in self.turns.servers and not websocket:
             return self.turns.take(claims, holder)
         hold = self.holds.get(claims.session)

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from sticky import errors
 from sticky.isticky import Answer, IControl, IEventStream
 from sticky.workers.control import FarControl
 
@@ -47,6 +48,12 @@ class ControlSwitch:
         if self._far is not None:
             return self._far.answer(request)
         return _Open(self, request).outer
+
+    def let_in(self, request: object) -> None:
+        """See `IControl`. Plain Servers are served by the daemon alone."""
+        if self.state is not Answers.HERE:
+            raise errors.Unavailable(retry_after=1.0)
+        self._here.let_in(request)
 
     def pause(self) -> None:
         """Nobody answers for a moment."""

@@ -25,15 +25,16 @@ class AppTests(ConfigCase):
         for raw, expected in (
             ({"max_concurrency": True}, "max_concurrency: true is not allowed; allowed: a whole number from 1 to 1000"),
             ({"max_conc": 1}, "max_conc: is not a setting; did you mean max_concurrency?"),
-            (
-                {"sessioned": False},
-                "sessioned: false is not supported by this version; allowed: true; "
-                "a Python Server gets sessions by @sticky.sessioned(), on the line below @app.server(...)",
-            ),
             ({"min_containers": 9}, "min_containers: 9 is above max_containers, which is 8"),
         ):
             error = self.refused(None, app=self.app(DeclaredServer(name="Game", settings=raw)))
             self.assertEqual(error, f"game.py: Game.{expected}")
+
+    def test_an_apps_server_may_be_plain_and_the_file_may_make_it_so(self) -> None:
+        plain = self.app(DeclaredServer(name="Game", settings={"sessioned": False}))
+        self.assertEqual([server.sessioned for server in self.load(None, app=plain).servers], [False])
+        (server,) = self.load("[servers.Game]\nsessioned = true", app=plain).servers
+        self.assertTrue(server.sessioned and server.policy.sessioned)
 
     def test_the_file_changes_settings_of_the_apps_server(self) -> None:
         app = self.app(DeclaredServer(name="Game", settings={"max_concurrency": 3, "max_containers": 2}))

@@ -176,7 +176,11 @@ def _close_time(books: Books, open_now: list[Box], wanted: int) -> float:
     window, now = books.policy.scaledown_window, books.now
     idle = [box for box in books.ours() if box.state is ContainerState.READY and not books.load(box)]
     old = [box for box in books.boxes.values() if box.deployment != books.newest and box.state is ContainerState.READY]
-    assert all(books.load(box) for box in old), "an empty container of an old deployment stays"
+    # Of a plain Server they serve until a newer one does.
+    plain = not books.policy.sessioned
+    serving = plain and not any(box.state is ContainerState.READY for box in books.ours())
+    stay = window if serving else 0.0
+    assert all(books.load(box) or box.empty_since + stay > now for box in old), "an empty old container stays"
     for box, empty_since in books.closed:
         if box.deployment != books.newest:
             continue
@@ -189,6 +193,7 @@ def _close_time(books: Books, open_now: list[Box], wanted: int) -> float:
         assert all(other.empty_since + window > now for other in newer), "not the newest was closed"
     spare = len(open_now) - wanted
     times = [box.empty_since + window for box in idle if box not in open_now or spare > 0]
+    times += [box.empty_since + stay for box in old if not books.load(box)]
     assert min(times, default=FOREVER) > now, "a container should have been closed"
     return min(times, default=FOREVER)
 

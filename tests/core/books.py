@@ -13,6 +13,7 @@ from typing import Any, get_args
 from sticky import errors
 from sticky.core.container import ContainerState
 from sticky.core.effects import (
+    CutRequests,
     Effect,
     EndSession,
     GiveTurn,
@@ -205,12 +206,16 @@ class Books(TurnBooks):
         return [box for box in self.ours() if box.state in OPEN and box.fits(self.now, self.need())]
 
     def load(self, box: Box) -> int:
-        """Its sessions."""
-        return sum(stay.container == box.id for stay in self.stays.values())
+        """Its sessions, and requests that belong to none."""
+        return box.requests + sum(stay.container == box.id for stay in self.stays.values())
 
     def wanted(self, refused: bool) -> int:
         """How many containers should be open."""
-        demand = sum(map(self.load, self.open())) + (len(self.waiting()) or int(refused))
+        here = self.open()
+        if not self.policy.sessioned:  # whatever is ready or starts serves whoever comes
+            ours = [box for box in self.ours() if box.state is ContainerState.STARTING]
+            here = ours + [box for box in self.boxes.values() if box.state is ContainerState.READY]
+        demand = sum(map(self.load, here)) + (len(self.waiting()) or int(refused))
         target = self.policy.target_concurrency or self.policy.max_concurrency
         wanted = ceil(demand / target) + (self.policy.buffer_containers if demand else 0)
         return min(max(wanted, self.policy.min_containers), self.policy.max_containers)
@@ -251,6 +256,8 @@ class Books(TurnBooks):
                     self.gave(effect)
                 case RefuseTurn():
                     self.refused_turn(effect)
+                case CutRequests():
+                    self._requests_cut(effect)
                 case SessionCreated():
                     self._created(effect)
                 case SessionDrains():
@@ -396,6 +403,14 @@ class Books(TurnBooks):
         else:
             assert died and effect.reason is EndReason.CONTAINER_LOST, "ended without a cause"
 
+    def _requests_cut(self, effect: CutRequests) -> None:
+        box = self.boxes[effect.container]
+        died = self._causes(ContainerExited, box) or self._causes(ContainerUnhealthy, box)
+        assert died or box.state is ContainerState.STOPPING
+        assert not box.requests or died or box.drained_by <= self.now, "requests were cut before their time"
+        self.seen["cut requests in flight"] += box.requests > 0
+        box.requests = 0
+
     def _born(self, effect: ContainerCreated) -> None:
         assert effect.deployment == self.newest and effect.born == self.now
         starting = [box for box in self.ours() if box.state is ContainerState.STARTING]
@@ -437,11 +452,12 @@ class Books(TurnBooks):
                 self._doubt(box, "unhealthy")
             case ContainerState.READY, ContainerState.STOPPING:
                 # Invariant 6: only scaling does this, and never to one that has a session.
-                assert not live, "scaling stopped a container with a session"
+                assert not live and not box.requests, "scaling stopped a container with a session"
                 self.closed.append((box, box.empty_since))
                 self.prove(box)
             case ContainerState.DRAINING, ContainerState.STOPPING:
-                assert not live or box.drained_by <= self.now, "its time to drain was cut short"
+                rest = live or box.requests
+                assert not rest or box.drained_by <= self.now, "its time to drain was cut short"
             case before, ContainerState.GONE:
                 assert isinstance(self.cause, ContainerExited) and self.cause.container == box.id
                 assert not live, "a session outlived its container"

@@ -48,6 +48,7 @@ class Box:
     empty_since: float = FOREVER
     drained_by: float = FOREVER
     killed: bool = False
+    requests: int = 0  #: in flight, of a plain Server
     was_late: bool = False  #: it was not ready within its start-up time
     proven: bool = False  #: its start is known to have succeeded
     excess: int = 0  #: sessions that it has beyond its limit, since that was lowered

@@ -355,6 +355,7 @@ class FleetMachine(SerialSessions):
         for box in books.boxes.values():
             box.since = books.now
             box.killed = False
+            box.requests = 0
             box.proven = False
             box.limit = books.policy.max_concurrency
             box.excess = max(0, books.load(box) - box.limit)

@@ -69,10 +69,6 @@ class CredentialTests(TestCase):
         edge.verifier.known[TOKEN] = claims(server=ServerName("other"))
         self.refused(get(), 403, "wrong_server", edge)
 
-    def test_a_server_without_sessions_is_503_with_retry_after(self) -> None:
-        lines = self.refused(get(), 503, "unavailable", FakeEdge(Site(name=SERVER, sessioned=False)))
-        self.assertIn(b"retry-after: 1", lines)
-
     def test_an_unknown_host_is_404(self) -> None:
         edge = FakeEdge(Site(name=SERVER, hosts=frozenset({"other.example"})))
         self.refused(get(), 404, "unknown_host", edge)

@@ -9,7 +9,7 @@ from zope.interface import implementer
 from sticky import errors
 from sticky.core.tokens import Claims
 from sticky.core.values import ContainerId, DeploymentId, EndReason, ServerName, SessionId
-from sticky.isticky import Address, Answer, ControlRequest, IControl, ILease, ILeaseHolder, IRouting
+from sticky.isticky import NO_SESSION, Address, Answer, ControlRequest, IControl, ILease, ILeaseHolder, IRouting, Visit
 from sticky.lease import Lease
 
 TOKEN = b"v4.public." + b"eyJzIjoic2Qtb25lIn0" * 5 + b".a2V5LTE"
@@ -20,6 +20,10 @@ SERVER = ServerName("game")
 
 def claims(session: SessionId = SESSION, server: ServerName = SERVER, container: ContainerId = CONTAINER) -> Claims:
     return Claims(session, server, DeploymentId("d1"), container, 1_800_000_000, 1_800_086_400)
+
+
+def _anybody(server: ServerName) -> Claims:
+    return claims(NO_SESSION, server)
 
 
 class FakeVerifier:
@@ -88,9 +92,13 @@ class FakeRouting:
         self.waiting: list[tuple[Deferred[ILease], Claims, ILeaseHolder]] = []
         self.cancelled = 0
         self.websockets = 0
+        self.visits: list[Visit] = []
 
-    def begin(self, claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
+    def begin(self, claims: Claims | Visit, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
         self.websockets += websocket
+        if isinstance(claims, Visit):
+            self.visits.append(claims)
+            claims = _anybody(claims.server)
         if self.refusal is not None:
             raise self.refusal
         if not self.late:
@@ -135,6 +143,8 @@ class FakeControl:
 
     def __init__(self) -> None:
         self.requests: list[ControlRequest] = []
+        self.let_in_with: Exception | None = None
+        self.visitors: list[ControlRequest] = []
         self.answer_with: object = Answer(200, ((b"content-type", b"application/json"),), b"{}")
         self.cancelled = 0
 
@@ -144,6 +154,12 @@ class FakeControl:
         if isinstance(self.answer_with, Exception):
             raise self.answer_with
         return self.answer_with
+
+    def let_in(self, request: object) -> None:
+        assert isinstance(request, ControlRequest)
+        self.visitors.append(request)
+        if self.let_in_with is not None:
+            raise self.let_in_with
 
     def wait(self) -> Deferred[Answer]:
         """The next calls wait for this Deferred."""
