@@ -142,7 +142,7 @@ class PlainServerTests(DaemonCase):
         self.assertEqual(caught.exception.rcvd.code, 1011)
         until("nothing is in flight", lambda: self.in_flight() == 0)
 
-    def test_a_container_that_dies_under_a_request_is_502(self) -> None:
+    def test_a_container_that_dies_under_a_request_is_5xx_and_counts_no_longer(self) -> None:
         self.serve(server("one", COMMAND, sessioned=False, unauthenticated=True))
         self.up()
         (self.folder / "hold").touch()
@@ -152,7 +152,10 @@ class PlainServerTests(DaemonCase):
         (pid,) = self.children()
         os.kill(pid, signal.SIGKILL)
         thread.join(20)
-        self.assertEqual((answers[0].status_code, answers[0].json()["error"]), (502, "bad_gateway"))
+        # Whether its connection or its process is seen to end first is chance; a GET is tried on another connection before.
+        self.assertIn(answers[0].json()["error"], ("bad_gateway", "container_unavailable"))
+        self.assertIn(answers[0].status_code, (502, 503))
+        until("nothing is in flight", lambda: self.in_flight() == 0)
 
     def test_control_calls_are_404(self) -> None:
         self.serve(server("one", COMMAND, sessioned=False))
