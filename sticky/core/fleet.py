@@ -115,8 +115,6 @@ class Fleet(SessionCalls, PlainCalls):
 
     def take(self) -> list[Effect | Record]:
         """What is to be done since the last call, in order."""
-        if not self.effects:
-            return []
         effects = self.effects[:]
         self.effects.clear()
         return effects
@@ -395,8 +393,7 @@ class Fleet(SessionCalls, PlainCalls):
             self._hand_over(now)
 
     def _hand_over(self, now: float, index: int = 0) -> None:
-        closed = self.post.hand_over(now, index)
-        if closed is not None:
+        if (closed := self.post.hand_over(now, index)) is not None:
             self._stop_container(now, closed)
 
     def open_ledger(self, container: Container) -> None:

@@ -67,7 +67,7 @@ class NamedSessions(FleetDriver):
             self.all_become_ready()
             self._deliver_all()
 
-    @rule(data=st.data(), which=st.sampled_from(["any", "known", "live"]), grace=st.sampled_from([None, 3.0]))
+    @rule(data=st.data(), which=st.sampled_from(["live", "live", "any", "known"]), grace=st.sampled_from([None, 3.0]))
     def release_a_name(self, data: st.DataObject, which: str, grace: float | None) -> None:
         everything = {(owner, name) for owner in ("ann", "bob", "") for name in ("room", "lab")}
         some = {"any": everything, "known": set(self.books.names), "live": self._live_names()}[which]
@@ -86,6 +86,11 @@ class NamedSessions(FleetDriver):
                 stay.drains = stay.drains or EndReason.TERMINATED
                 stay.cut_at = stay.cut_at if grace is None else min(stay.cut_at, self.books.now + grace)
         self._do(self.fleet.take)
+
+    @rule(data=st.data(), name=names, grace=st.sampled_from([None, 3.0]))
+    def come_and_give_the_name_back(self, data: st.DataObject, name: str, grace: float | None) -> None:
+        self.start_by_name(name, "ann", None, None, True, 1, True)
+        self.release_a_name(data, "live", grace)
 
     @precondition(lambda self: self.books.names.keys() & self._live_names())
     @rule(data=st.data())

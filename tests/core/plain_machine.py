@@ -132,6 +132,16 @@ class PlainMachine(FleetDriver):
         self.deployments += 1
         self._step(Deployed(DeploymentId(f"d{self.deployments}"), policy, recreate))
 
+    @precondition(lambda self: self.deploys and self._in(ContainerState.READY))
+    @rule(policy=plain_policies, count=st.integers(1, 4))
+    def deploy_under_way(self, policy: Policy, count: int) -> None:
+        """Requests come before a container of the new deployment is ready."""
+        self.deploy(policy, False)
+        for _ in range(count):
+            self.request(b"")
+        self.all_become_ready()
+        self.request(b"")
+
     @precondition(lambda self: self.deploys)
     @rule(policy=plain_policies)
     def change_limits(self, policy: Policy) -> None:
