@@ -153,6 +153,14 @@ class UnknownHost(NotFound):
     text = "No Server is configured for this host name."
 
 
+class MisdirectedRequest(Refusal):
+    """A host that no Server has, asked for on a connection whose TLS handshake named another one (RFC 9110, 15.5.20)."""
+
+    status = 421
+    code = "misdirected_request"
+    text = "This connection was opened for another host name."
+
+
 class UnknownSession(NotFound):
     code = "unknown_session"
     text = "There is no such session."

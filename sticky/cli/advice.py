@@ -24,6 +24,7 @@ ADVICE = {
     "bad_origin": "Add the page's origin to the Server's `allowed_origins`, or send the token in a header instead of the cookie.",
     # 404 to 422
     "not_found": "Look at the address: control calls have fixed names.",
+    "misdirected_request": "Open a connection for the host that is asked for; it is none of the Servers' `hosts`, either.",
     "unknown_host": "Use one of the Servers' `hosts`, or add this one; `sticky status` shows each Server's URL.",
     "unknown_name": "There is nothing to release: the next use of this name starts a session.",
     "unknown_session": "It has ended or never was: start another. `sticky sessions list` shows those there are.",

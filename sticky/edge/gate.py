@@ -13,7 +13,7 @@ from sticky import errors
 from sticky.edge.calls import FreshCall, has_session, is_call
 from sticky.edge.controls import ControlCall
 from sticky.edge.credentials import Credential, Source, find_credential, public_base, redirect_answer, wants_redirect
-from sticky.edge.forwarding import host_name, origin_allowed
+from sticky.edge.forwarding import host_name, origin_allowed, tls_name
 from sticky.edge.frames import Closing
 from sticky.edge.handover import closed_handshake, wants_close_frame
 from sticky.edge.parsing import RequestHead
@@ -50,7 +50,7 @@ class Gate:
         site: Site | None = None
         credential: Credential | None = None
         try:
-            site = self._hosts.get(head.host) or self._site(head.host)
+            site = self._hosts.get(head.host) or self._site(front, head.host)
             answer = preflight_answer(head, site) if site.allowed_origins else None
             if answer is None:
                 if head.target.startswith(context.names.control) and not self._is_call_of_session(
@@ -90,8 +90,14 @@ class Gate:
 
     # --- the rules, in order
 
-    def _site(self, host: bytes) -> Site:
-        site = self._context.sites.find(host_name(host))
+    def _site(self, front: Frontend, host: bytes) -> Site:
+        name = host_name(host)
+        try:
+            site = self._context.sites.find(name)
+        except errors.UnknownHost:
+            if tls_name(front.transport) not in (None, name):
+                raise errors.MisdirectedRequest from None
+            raise
         if len(self._hosts) >= MAX_HOSTS:
             self._hosts.clear()
         self._hosts[host] = site

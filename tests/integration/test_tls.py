@@ -18,18 +18,24 @@ from tests.integration.running_daemon import Daemon
 APPS = Path(__file__).parent / "apps"
 
 
+def certify(folder: Path) -> Path:
+    """A certificate of localhost, and its key, in a folder."""
+    certificate = folder / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        + ["-keyout", str(folder / "key.pem"), "-out", str(certificate), "-days", "2"]
+        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        check=True,
+        capture_output=True,
+    )
+    return certificate
+
+
 class TlsTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.folder = Path(self.mktemp()).resolve()
         self.folder.mkdir()
-        self.certificate = self.folder / "cert.pem"
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-            + ["-keyout", str(self.folder / "key.pem"), "-out", str(self.certificate), "-days", "2"]
-            + ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-            check=True,
-            capture_output=True,
-        )
+        self.certificate = certify(self.folder)
         command = json.dumps([sys.executable, str(APPS / "echo_ws.py"), "{port}"])
         (self.folder / "sticky.toml").write_text(
             "[daemon]\n"
@@ -80,3 +86,51 @@ class TlsTests(SynchronousTestCase):
             self.assertEqual(str(opened.recv())[:3], "ct-")
             opened.send("x" * 100_000)
             self.assertEqual(opened.recv(), "x" * 100_000)
+
+
+class HostsTests(SynchronousTestCase):
+    """Several Servers behind one TLS listener."""
+
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).resolve()
+        self.folder.mkdir()
+        certify(self.folder)
+        command = json.dumps([sys.executable, str(APPS / "counter.py"), "{port}"])
+        servers = "".join(
+            f'[servers.{name}]\ncommand = {command}\nhosts = ["{name}.localhost"]\nunauthenticated = true\n'
+            for name in ("one", "two")
+        )
+        (self.folder / "sticky.toml").write_text(
+            '[daemon]\nlisten = ["ssl:0:interface=127.0.0.1:privateKey=key.pem:certKey=cert.pem"]\n' + servers
+        )
+        self.daemon = Daemon(self.folder, "--config", str(self.folder / "sticky.toml"), listen=False)
+        self.addCleanup(self.daemon.stop)
+        self.port = int(self.daemon.url().rpartition(":")[2])
+
+    def ask(self, named: str | None, host: str) -> tuple[int, dict[str, str]]:
+        """What is answered for this Host on a connection whose handshake named that one."""
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        with (
+            socket.create_connection(("127.0.0.1", self.port), timeout=30) as plain,
+            context.wrap_socket(plain, server_hostname=named) as secure,
+        ):
+            secure.sendall(
+                f"POST /_modal/sessions/start HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+            )
+            answer = b""
+            while received := secure.recv(65536):
+                answer += received
+        head, _, body = answer.partition(b"\r\n\r\n")
+        return int(head.split(b" ")[1]), json.loads(body)
+
+    def test_each_has_its_own_host_and_another_one_is_404_or_421_where_tls_named_one(self) -> None:
+        for name in ("one", "two"):
+            self.assertEqual(self.ask(f"{name}.localhost", f"{name}.localhost:{self.port}")[0], 200)
+        self.assertEqual(self.ask("one.localhost", "two.localhost")[0], 200, "one certificate may hold several names")
+        status, said = self.ask("one.localhost", "three.localhost")
+        self.assertEqual((status, said["error"]), (421, "misdirected_request"))
+        for named in ("three.localhost", None):
+            status, said = self.ask(named, "three.localhost")
+            self.assertEqual((status, said["error"]), (404, "unknown_host"))
