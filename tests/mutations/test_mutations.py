@@ -23,6 +23,7 @@ MODULES = {
     "mail",
     "memory",
     "names",
+    "plain_calls",
     "recall",
     "scaling",
     "session",
