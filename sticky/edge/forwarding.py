@@ -9,10 +9,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import attrs
-from twisted.internet.interfaces import ISSLTransport
 
 from sticky.edge.grammar import HOST
 from sticky.edge.parsing import RequestHead
@@ -111,15 +109,6 @@ def host_name(host: bytes) -> str:
     end = name.find("]") + 1 if name.startswith("[") else name.find(":")
     name = name if end < 0 else name[:end]
     return name.removesuffix(".")
-
-
-def tls_name(transport: Any) -> str | None:
-    """The host name that the client's TLS handshake asked for (SNI), as `host_name` gives it; None: none, or no TLS here."""
-    secure: Any = (
-        transport if ISSLTransport.providedBy(transport) else None
-    )  # that it has a handle, the interface does not say
-    asked = None if secure is None else secure.getHandle().get_servername()
-    return None if asked is None else host_name(asked)
 
 
 def origin_allowed(head: RequestHead, allowed: Collection[str]) -> bool:

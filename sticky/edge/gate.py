@@ -7,13 +7,15 @@ Server, redirect, origin rule; then the one gate of sessions, `IRouting.begin`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.interfaces import ISSLTransport
 
 from sticky import errors
 from sticky.edge.calls import FreshCall, has_session, is_call
 from sticky.edge.controls import ControlCall
 from sticky.edge.credentials import Credential, Source, find_credential, public_base, redirect_answer, wants_redirect
-from sticky.edge.forwarding import host_name, origin_allowed, tls_name
+from sticky.edge.forwarding import host_name, origin_allowed
 from sticky.edge.frames import Closing
 from sticky.edge.handover import closed_handshake, wants_close_frame
 from sticky.edge.parsing import RequestHead
@@ -258,3 +260,12 @@ class Gate:
                 block=head.block,
             )
         )
+
+
+def tls_name(transport: Any) -> str | None:
+    """The host name that the client's TLS handshake asked for (SNI), as `host_name` gives it; None: none, or no TLS here."""
+    secure: Any = (
+        transport if ISSLTransport.providedBy(transport) else None
+    )  # that it has a handle, the interface does not say
+    asked = None if secure is None else secure.getHandle().get_servername()
+    return None if asked is None else host_name(asked)
