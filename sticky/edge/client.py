@@ -163,6 +163,10 @@ class Client:
     def readConnectionLost(self) -> None:
         """The client's FIN on plain TCP."""
         self._fin = True
+        self._half_closed(reset=True)
+
+    def _half_closed(self, reset: bool) -> None:
+        """No more comes from the client: what becomes of its request. `reset`: no earlier answer is on its way, to be lost."""
         state = self._state
         served = self._served
         if state is _IDLE or state is _HEAD:
@@ -174,7 +178,7 @@ class Client:
             self._moved_at = self.context.reactor.seconds()
             self.deadline = min(self._due, self._floor_at, self._moved_at + LOOK)
         else:
-            self._leave()
+            self._leave(reset)
 
     def writeConnectionLost(self) -> None:
         """Our own FIN is out: `_end` waits for the client's."""
@@ -318,16 +322,19 @@ class Client:
         if self._state is not _CLOSED:
             self._leave()
 
-    def _leave(self) -> None:
-        """The client is gone, though its transport may not know."""
+    def _leave(self, reset: bool = True) -> None:
+        """The client is gone, though its transport may not know. Without a reset what was written still goes out."""
         served, self._served = self._served, None
         self._flush.stop()
         if self._state is not _ENDING:
             self._become(_ENDING)
-        self.deadline = NEVER
+        self.deadline = NEVER if reset else self.context.reactor.seconds() + self._limits.close_timeout
         if served is not None:
             served.client_gone()
-        self.transport.abortConnection()
+        if reset:
+            self.transport.abortConnection()
+        else:
+            self.transport.loseConnection()
 
     def overdue(self, now: float) -> None:
         """From the sweep."""

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from sticky.edge.straight import Straight
 
 _IDLE, _HEAD, _BODY, _SERVED = ClientState.IDLE, ClientState.HEAD, ClientState.BODY, ClientState.SERVED
-_FLUSHING, _ENDING, _TAKEN = ClientState.FLUSHING, ClientState.ENDING, ClientState.TAKEN
+_FLUSHING, _ENDING, _TAKEN, _CLOSED = (
+    ClientState.FLUSHING,
+    ClientState.ENDING,
+    ClientState.TAKEN,
+    ClientState.CLOSED,
+)
 
 
 class Frontend(Client):
@@ -176,8 +181,8 @@ class Frontend(Client):
                     break
         finally:
             self._looping = False
-        if self._fin and (self._state is _IDLE or self._state is _HEAD):
-            self._end(linger=False)
+        if self._fin and self._state is not _TAKEN and self._state is not _CLOSED:
+            self._half_closed(reset=False)
 
     def _refuse(self, error: errors.Refusal) -> None:
         """A fault of the head: where the next request would begin is not known."""

@@ -212,6 +212,50 @@ class HalfCloseTests(TestCase):
         self.assertEqual(edge.routing.held, set())
         self.assertTrue(container.aborted)
 
+    def test_a_pipelined_body_that_a_fin_cut_short_is_the_end_when_its_turn_comes(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get() + get(method=b"POST", extra=b"Content-Length: 10\r\n") + b"hello")
+        container = edge.container()
+        client.receive_fin()
+        container.drain()
+        container.receive(ANSWER)
+        client.drain()
+        self.assertEqual(edge.routing.held, set())
+        client.drain()
+        self.assertTrue(client.lost and not client.aborted)  # a reset could take the first answer with it
+        self.assertEqual(client.taken, ANSWER)
+        self.assertEqual([record.status for record in edge.records], [200, 499])
+
+    def test_a_pipelined_request_behind_a_fin_waits_at_most_the_half_close_timeout(self) -> None:
+        edge = FakeEdge(Site(name=SERVER, half_close_timeout=10.0))
+        client = edge.client()
+        client.receive(get() + get())
+        container = edge.container()
+        client.receive_fin()
+        container.drain()
+        container.receive(ANSWER)
+        client.drain()
+        self.assertEqual(len(edge.routing.held), 1)
+        for _ in range(23):
+            edge.reactor.advance(0.5)
+        self.assertEqual(edge.routing.held, set())
+        self.assertTrue(client.lost)
+        self.assertEqual([record.status for record in edge.records], [200, 499])
+
+    def test_a_pipelined_request_that_would_wait_behind_a_fin_frees_its_place(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get() + get())
+        container = edge.container()
+        client.receive_fin()
+        container.drain()
+        edge.routing.late = True
+        container.receive(ANSWER)
+        client.drain()
+        self.assertEqual(edge.routing.cancelled, 1)
+        self.assertEqual([record.status for record in edge.records], [200, 499])
+
 
 class TimeTests(TestCase):
     def advance(self, edge: FakeEdge, seconds: float) -> None:
