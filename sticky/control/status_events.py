@@ -112,11 +112,21 @@ class StatusEvents:
                 self._send("warning", {**bodies.status(session), **told})
         if self._clock.seconds() - self._quiet_since >= QUIET:
             self._written(b": still there\n\n")
-        self._tick = self._clock.callLater(INTERVAL, self._tell)
+        self._tick = self._clock.callLater(self._next_look(session), self._tell)
+
+    def _by_idle(self, session: SessionStatus) -> float:
+        return self._warning or min(WARNING, session.idle_timeout * SHARE)
+
+    def _next_look(self, session: SessionStatus) -> float:
+        """In how many seconds: sooner where a warning is due before, since the end may come before the look after that."""
+        ahead = [session.age_left - (self._warning or WARNING)]
+        if session.idle_left is not None:
+            ahead.append(session.idle_left - self._by_idle(session))
+        return min([INTERVAL, *(max(left, SAME_END) for left in ahead if left > 0)])
 
     def _near(self, session: SessionStatus) -> tuple[str, float] | None:
         """The end that is near, if one is: what comes first, and in how many seconds."""
-        by_idle = self._warning or min(WARNING, session.idle_timeout * SHARE)
+        by_idle = self._by_idle(session)
         if session.idle_left is not None and session.idle_left <= min(by_idle, session.age_left):
             return "idle_timeout", session.idle_left
         if session.age_left <= (self._warning or WARNING):

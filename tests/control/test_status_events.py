@@ -49,6 +49,16 @@ class Watching(SynchronousTestCase):
         self.left(None, state="draining")
         self.assertEqual([told["state"] for _, told in client.events()], ["active", "draining"])
 
+    def test_a_warning_that_is_due_between_two_looks_is_not_missed(self) -> None:
+        client = self.watch()
+        self.left(1.0, timeout=3.0)
+        self.assertEqual([name for name, _ in client.events()], ["status"])
+        known = self.room.sessions.alive[SESSION]
+        self.room.sessions.add(attrs.evolve(known, idle_left=0.75))
+        self.room.clock.advance(0.25)
+        name, told = client.events()[-1]
+        self.assertEqual((name, told["ends_in"]), ("warning", 0.75))
+
     def test_an_end_by_the_idle_clock_is_warned_of_once_each_time_it_comes_near(self) -> None:
         client = self.watch()
         self.left(60.5)
