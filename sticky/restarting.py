@@ -94,7 +94,7 @@ class Restarter:
         """Start a new daemon and hand over to it. Fires with its pid and version; fails with a Refusal that says why not."""
         if self.state is not Restart.NONE:
             raise errors.BadRequest("A restart is under way already.")
-        listening = self._old.listening()
+        listening, lock = self._old.listening(), self._old.lock()
         self.state = STEPS[self.state, "start"]
         self.log.info("a new daemon is started: {command}", command=" ".join(self._command.arguments))
         answer: Deferred[Mapping[str, object]] = Deferred()
@@ -105,7 +105,7 @@ class Restarter:
         real_stderr = os.dup(2)
         given = Inheritance(
             theirs.fileno(),
-            self._old.lock(),
+            lock,
             real_stderr,
             {endpoint: [one.fileno() for one in opened] for endpoint, opened in listening.items()},
         )
@@ -118,6 +118,7 @@ class Restarter:
         env = {**os.environ, VARIABLE: given.renumbered()}
         descriptors = {0: os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 1: 1, 2: self._said, **given.descriptors()}
         try:
+            self._wait(STARTS_WITHIN)
             self._reactor.spawnProcess(
                 _New(), self._command.arguments[0], list(self._command.arguments), env,
                 str(self._command.directory), childFDs=descriptors,
@@ -129,7 +130,6 @@ class Restarter:
             os.close(real_stderr)
             ours.close()
             theirs.close()
-        self._wait(STARTS_WITHIN)
         return answer
 
     def _ready(self, message: Message) -> Deferred[Message]:
@@ -190,6 +190,7 @@ class Restarter:
             os.close(self._said)
             self._said = -1
         if self._link is not None:
+            self._link.lost = _nothing
             self._link.close()
             self._link = None
 
@@ -206,6 +207,10 @@ class Restarter:
 
 class _New(ProcessProtocol):
     """The new daemon's process. Its link says more than its end: one that daemonizes ends at once, and lives."""
+
+
+def _nothing() -> None:
+    pass
 
 
 def command_line(directory: Path, pid_file: str | None) -> CommandLine:

@@ -27,6 +27,7 @@ class FakeReactor(Clock):
         self.env: dict[str, str] = {}
         self.said = -1
         self.link: Any = None
+        self.spawn_fails: OSError | None = None
 
     def adoptStreamConnection(self, fd: int, family: int, factory: Any) -> None:
         self.link = factory.buildProtocol(None)
@@ -35,6 +36,8 @@ class FakeReactor(Clock):
     def spawnProcess(
         self, protocol: Any, path: str, args: Sequence[str], env: dict[str, str], cwd: str, childFDs: dict[int, int]
     ) -> None:
+        if self.spawn_fails is not None:
+            raise self.spawn_fails
         self.env, self.said = env, os.dup(childFDs[2])
 
 
@@ -44,9 +47,12 @@ class FakeOld:
     def __init__(self, lock: int) -> None:
         self.done: list[str] = []
         self.rested: Deferred[int] = Deferred()
+        self.ephemeral = False
         self._lock = lock
 
     def lock(self) -> int:
+        if self.ephemeral:
+            raise errors.BadRequest("nothing to hand over")
         return self._lock
 
     def listening(self) -> Mapping[str, Sequence[socket.socket]]:
@@ -121,6 +127,24 @@ class RestarterTests(SynchronousTestCase):
         self.assertRaises(errors.BadRequest, self.restarter.restart)
         self.lost()
         self.failureResultOf(answer)
+
+    def test_a_daemon_with_nothing_to_hand_over_says_so_each_time(self) -> None:
+        self.old.ephemeral = True
+        for _ in range(2):
+            refusal = self.assertRaises(errors.BadRequest, self.restarter.restart)
+            self.assertIn("nothing to hand over", str(refusal))
+        self.assertIs(self.restarter.state, Restart.NONE)
+
+    def test_one_whose_process_cannot_be_made_is_told_once_and_another_may_be_tried(self) -> None:
+        self.reactor.spawn_fails = OSError(12, "Cannot allocate memory")
+        answer = self.restarter.restart()
+        self.assertIn("Cannot allocate", str(self.failureResultOf(answer, errors.BadConfiguration).value))
+        self.lost()
+        self.assertEqual((self.reactor.getDelayedCalls(), self.restarter.state), ([], Restart.NONE))
+        self.reactor.spawn_fails = None
+        answer = self.restarter.restart()
+        self.lost()
+        self.failureResultOf(answer, errors.BadConfiguration)
 
     def test_what_is_handed_over_is_found_once(self) -> None:
         answer = self.restarter.restart()
