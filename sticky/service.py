@@ -112,7 +112,7 @@ class ServerService(SessionAnswers, Service):
         self._busy = False
         self.containers = Running(server, backend, spec, self._journal, self._happened, self._storage_failed)
         self._leases = LeaseBook(fleet, self.containers.addresses, clock, self._follow_up)
-        self._turns = TurnBook(fleet, self.containers.addresses, clock, self._follow_up, self._leases)
+        self.turns = TurnBook(fleet, self.containers.addresses, clock, self._follow_up, self._leases)
         self._visits = VisitBook(fleet, self.containers.addresses, clock, self._follow_up)
         self._waiting = Waiting()
         self._gone: list[Deferred[None]] = []
@@ -193,7 +193,7 @@ class ServerService(SessionAnswers, Service):
     def begin(self, claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
         """See `IRouting`."""
         if self.fleet.capacity.policy.serial and not websocket:
-            return self._turns.take(claims, holder)
+            return self.turns.take(claims, holder)
         return self._leases.begin(claims, holder)
 
     def visit(self, key: bytes, holder: ILeaseHolder) -> VisitLease:
@@ -355,9 +355,9 @@ class ServerService(SessionAnswers, Service):
             case KillContainer():
                 self.containers.kill(effect.container)
             case GiveTurn():
-                self._turns.give(effect.turn)
+                self.turns.give(effect.turn)
             case RefuseTurn():
-                self._turns.refuse(effect.turn, effect.error)
+                self.turns.refuse(effect.turn, effect.error)
             case EndSession():
                 self._journal.write((self.server, effect))
                 self._end(effect)

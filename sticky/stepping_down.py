@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -17,7 +18,7 @@ from zope.interface import implementer
 from sticky import errors, sockets
 from sticky.admin.service import AdminService
 from sticky.core.tokens import Claims
-from sticky.core.values import DeploymentId
+from sticky.core.values import DeploymentId, ServerName
 from sticky.daemon import Daemon, Servers
 from sticky.edge.context import EdgeContext
 from sticky.edge.websocket import WebSocketRelays
@@ -30,6 +31,7 @@ from sticky.workers.leaving import RESTARTED, Leaving
 from sticky.workers.pool import Workers
 from sticky.workers.proxies import Proxies
 from sticky.workers.switch import ControlSwitch
+from sticky.workers.turns import FarTurns
 
 
 @attrs.frozen
@@ -47,6 +49,7 @@ class Resting:
 
     def __init__(self) -> None:
         self._waiting: dict[Deferred[Any], tuple[Claims | Visit, ILeaseHolder, bool]] = {}
+        self._asked: dict[Deferred[Any], Deferred[ILease]] = {}  # of those that have to wait on
 
     def begin(self, claims: Claims | Visit, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
         """See `IRouting`."""
@@ -56,6 +59,13 @@ class Resting:
 
     def _left(self, waiting: Deferred[Any]) -> None:
         self._waiting.pop(waiting, None)
+        asked = self._asked.pop(waiting, None)
+        if asked is not None:
+            asked.cancel()  # else a lease would come that nobody gives back
+
+    def _answered(self, result: Any, waiting: Deferred[Any]) -> None:
+        self._asked.pop(waiting, None)
+        waiting.callback(result)
 
     def go(self, routing: IRouting) -> None:
         """This one decides."""
@@ -67,7 +77,8 @@ class Resting:
                 waiting.errback(refusal)
                 continue
             if isinstance(lease, Deferred):
-                lease.chainDeferred(waiting)
+                self._asked[waiting] = lease
+                lease.addBoth(self._answered, waiting)
             else:
                 waiting.callback(lease)
 
@@ -191,10 +202,10 @@ class SteppingDown:
         for server in self._servers.all():
             for lease in server.held():
                 if isinstance(lease, TurnLease):
-                    claims = Claims(lease.session, server.server, DeploymentId(""), lease.container, 0, 0)
-                    far.turns.adopt(claims, lease)
+                    far.turns.adopt(_claims(server.server, lease), lease)
                 else:
                     far.routing.adopt(server.server, [lease])
+            server.turns.move(partial(_take, far.turns, server.server))
         far.turns.servers = frozenset(
             server.server for server in self._servers.all() if server.fleet.capacity.policy.serial
         )
@@ -218,3 +229,11 @@ class SteppingDown:
             self._edge.context.stop()
         if self._far is not None:
             self._far.leave()
+
+
+def _claims(server: ServerName, lease: TurnLease) -> Claims:
+    return Claims(lease.session, server, DeploymentId(""), lease.container, 0, 0)
+
+
+def _take(turns: FarTurns, server: ServerName, lease: TurnLease) -> Deferred[ILease]:
+    return turns.take(_claims(server, lease), lease.holder)

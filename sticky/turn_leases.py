@@ -68,6 +68,7 @@ class TurnBook(LeaseBook):
         self._turning = fleet
         self._numbers = count(1)
         self._waiting: dict[TurnId, tuple[Deferred[ILease], TurnLease]] = {}
+        self._moved: dict[TurnId, Deferred[ILease]] = {}  # those that wait elsewhere
 
     def take(self, claims: Claims, holder: ILeaseHolder) -> ILease | Deferred[ILease]:
         """See `IRouting.begin`."""
@@ -90,6 +91,8 @@ class TurnBook(LeaseBook):
             if self._waiting.pop(turn, None) is not None:
                 self._turning.give_back(self._seconds(), container, core, turn)
                 self._follow_up()
+            elif (moved := self._moved.pop(turn, None)) is not None:
+                moved.cancel()
 
         waiting: Deferred[ILease] = Deferred(left)
         self._waiting[turn] = waiting, lease
@@ -102,6 +105,13 @@ class TurnBook(LeaseBook):
             waiting, lease = entry
             self._enter(lease)
             waiting.callback(lease)
+
+    def move(self, ask: Callable[[TurnLease], Deferred[ILease]]) -> None:
+        """Turns are given elsewhere from now on: `ask` there for each request that waits, in their order."""
+        waiting, self._waiting = self._waiting, {}
+        for turn, (answer, lease) in waiting.items():
+            moved = self._moved[turn] = ask(lease)
+            moved.chainDeferred(answer)
 
     def refuse(self, turn: TurnId, error: errors.Refusal) -> None:
         """This one waits in vain; it counts no longer."""

@@ -8,6 +8,7 @@ from sticky import errors
 from sticky.core.tokens import Claims
 from sticky.core.values import EndReason
 from sticky.isticky import ILease
+from sticky.turn_leases import TurnLease
 from tests.fakes.routing import at_once
 from tests.test_service import Holder, ServiceCase
 
@@ -74,3 +75,26 @@ class TurnLeaseTests(ServiceCase):
         self.backend.spawned[0].kill()
         self.clock.advance(1.0)
         self.assertEqual(self.failureResultOf(waiting, errors.SessionEnded).value.code, "container_lost")
+
+    def test_those_who_wait_when_another_daemon_takes_over_get_their_turns_there_in_order(self) -> None:
+        at_once(self.service.begin(self.claimed, Holder()))
+        holders = Holder(), Holder(), Holder()
+        waiting = [self.wait(holder=holder) for holder in holders]
+        self.service.rest()
+        asked: list[tuple[object, Deferred[ILease]]] = []
+        left: list[Deferred[ILease]] = []
+
+        def ask(lease: TurnLease) -> Deferred[ILease]:
+            asked.append((lease.holder, Deferred(left.append)))
+            return asked[-1][1]
+
+        self.service.turns.move(ask)
+        self.assertEqual([holder for holder, _ in asked], list(holders))
+        lease = at_once(self.service.begin(self.claimed, Holder(), websocket=True))
+        asked[0][1].callback(lease)
+        self.assertIs(self.successResultOf(waiting[0]), lease)
+        waiting[1].cancel()
+        self.failureResultOf(waiting[1], CancelledError)
+        self.assertEqual(left, [asked[1][1]])
+        asked[2][1].errback(errors.SessionEnded("idle_timeout"))
+        self.failureResultOf(waiting[2], errors.SessionEnded)

@@ -1,0 +1,54 @@
+"""Requests that come while nobody decides: they wait, and one whose client leaves leaves nothing behind, whoever decides then."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from sticky import errors
+from sticky.core.tokens import Claims
+from sticky.isticky import ILease, ILeaseHolder
+from sticky.stepping_down import Resting
+from tests.fakes.routing import claims
+from tests.test_service import Holder
+
+
+class Slow:
+    """A routing that lets nobody in at once."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.asked: list[Deferred[ILease]] = []
+
+    def begin(self, asked: Claims, holder: ILeaseHolder, websocket: bool = False) -> Deferred[ILease]:
+        self.asked.append(Deferred(self._left))
+        return self.asked[-1]
+
+    def _left(self, waiting: Deferred[ILease]) -> None:
+        self.left += 1
+
+
+class RestingTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.resting, self.slow = Resting(), Slow()
+        waiting = self.resting.begin(claims(), Holder())
+        assert isinstance(waiting, Deferred)
+        self.waiting = waiting
+
+    def test_one_that_leaves_before_it_is_known_who_decides_is_not_asked_for(self) -> None:
+        self.waiting.cancel()
+        self.failureResultOf(self.waiting, CancelledError)
+        self.resting.go(self.slow)  # type: ignore[arg-type]
+        self.assertEqual(self.slow.asked, [])
+
+    def test_one_that_leaves_while_it_waits_on_is_not_waited_for_any_more(self) -> None:
+        self.resting.go(self.slow)  # type: ignore[arg-type]
+        self.waiting.cancel()
+        self.failureResultOf(self.waiting, CancelledError)
+        self.assertEqual(self.slow.left, 1)
+
+    def test_what_becomes_of_it_is_its_answer(self) -> None:
+        self.resting.go(self.slow)  # type: ignore[arg-type]
+        self.assertNoResult(self.waiting)
+        self.slow.asked[0].errback(errors.SessionEnded("idle_timeout"))
+        self.assertEqual(self.failureResultOf(self.waiting, errors.SessionEnded).value.code, "idle_timeout")
