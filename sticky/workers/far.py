@@ -122,7 +122,8 @@ class FarDaemon:
             holds=self.routing.held(),
             turns=self.turns.held(),
         )
-        hello.addCallbacks(self._welcome, self._turned_away, callbackArgs=(link,))
+        # Also where its configuration cannot be read here: nobody may wait for ever for a link that is half made.
+        hello.addCallback(self._welcome, link).addErrback(self._turned_away, link)
 
     def _welcome(self, answer: Message, link: Link) -> None:
         if link is not self._link:
@@ -133,10 +134,9 @@ class FarDaemon:
         self.control.connect(link)
         self._report = self._reactor.callLater(messages.REPORT, self._say)
 
-    def _turned_away(self, failure: Failure) -> None:
+    def _turned_away(self, failure: Failure, link: Link) -> None:
         self.log.error("the daemon takes no proxy: {problem}", problem=failure.getErrorMessage())
-        if self._link is not None:
-            self._link.close()
+        link.close()
 
     def _end(self, message: Message) -> None:
         session, reason, detail = SessionId(message["session"]), message["reason"], message.get("detail")

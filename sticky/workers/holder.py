@@ -311,6 +311,8 @@ class Proxy:
             self._watch = None
         held, self.held = self.held, {}
         for one in held.values():
+            if one.state is Hold.OVER:
+                continue  # its idle time was over, and the release of another one has brought that to light
             one.step(messages.BACK)
             assert one.lease is not None
             one.lease.release()  # when it was active last is not known: now at the latest, and no session is cut short

@@ -46,6 +46,7 @@ class FarRouting:
         self._order = 0
         self._sweep: IDelayedCall | None = None
         self._changed: set[Hold] = set()  # whose count is perhaps not the one that the daemon was told
+        self._untold: list[tuple[str, SessionId, float]] = []  # what has happened since `held`, while there is no link
 
     # --- the link
 
@@ -54,8 +55,11 @@ class FarRouting:
         return {messages.DRAIN: self._drain}
 
     def held(self) -> list[Message]:
-        """What is held, for a daemon that takes over."""
+        """What is held, for a daemon that takes over. What changes from here until `connect` is told then."""
         now = self._seconds()
+        self._untold.clear()
+        for hold in self.holds.values():
+            hold.said = hold.count
         return [
             {
                 "session": hold.id,
@@ -76,6 +80,9 @@ class FarRouting:
     def connect(self, link: Link, over: list[Any]) -> None:
         """This daemon knows what is `held`, but for what is over; it is asked for everything else."""
         self._link = link
+        untold, self._untold = self._untold, []
+        for what, session, idle_for in untold:
+            self._tell(what, session, idle_for)
         for one in over:
             self.ended(SessionId(one["session"]), one["reason"], None)
         for hold in list(self.holds.values()):
@@ -207,19 +214,22 @@ class FarRouting:
 
     def _unused_now(self, hold: Hold) -> None:
         """Nothing of it counts: give it back, or set it aside for those who only want to hear of its end."""
-        link = self._link
         idle_for = max(0.0, self._seconds() - hold.last)
         if hold.leases:
             if hold.state is HoldState.HELD:
                 hold.step(HoldInput.SILENT)
-            if link is not None:
-                link.tell(messages.SUSPEND, session=hold.id, idle_for=idle_for)
+            self._tell(messages.SUSPEND, hold.id, idle_for)
             return
         hold.step(HoldInput.UNUSED)
         del self.holds[hold.id]
         self._changed.discard(hold)
-        if link is not None:
-            link.tell(messages.BACK, session=hold.id, idle_for=idle_for)
+        self._tell(messages.BACK, hold.id, idle_for)
+
+    def _tell(self, what: str, session: SessionId, idle_for: float) -> None:
+        if self._link is not None:
+            self._link.tell(what, session=session, idle_for=idle_for)
+        else:
+            self._untold.append((what, session, idle_for))
 
     # --- asking
 

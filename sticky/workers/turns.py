@@ -53,10 +53,12 @@ class FarTurns:
         self.servers: frozenset[str] = frozenset()  #: whose requests take turns
         self._link: Link | None = None
         self._turns: dict[int, FarTurn] = {}
+        self._done: list[int] = []  # since `held`, while there is no link
         self._number = 0
 
     def held(self) -> list[Message]:
-        """Turns that are held, for a daemon that takes over."""
+        """Turns that are held, for a daemon that takes over. Those that end from here until `connect` are told then."""
+        self._done.clear()
         return [
             {
                 "request": turn.number,
@@ -75,6 +77,9 @@ class FarTurns:
     def connect(self, link: Link, over: Sequence[Message]) -> None:
         """This daemon knows who has a turn, but for sessions that are over; the others ask again, in their order."""
         self._link = link
+        done, self._done = self._done, []
+        for number in done:
+            link.tell(messages.DONE, request=number)
         for one in over:
             self.ended(SessionId(one["session"]), one["reason"], None)
         for turn in list(self._turns.values()):
@@ -149,8 +154,12 @@ class FarTurns:
         waiting.errback(failure if failure.check(errors.Refusal) else Failure(errors.Unavailable()))
 
     def _leave(self, turn: FarTurn) -> None:
-        if self._turns.pop(turn.number, None) is not None and self._link is not None:
+        if self._turns.pop(turn.number, None) is None:
+            return
+        if self._link is not None:
             self._link.tell(messages.DONE, request=turn.number)
+        else:
+            self._done.append(turn.number)
 
 
 # --- the daemon's side -----------------------------------------------------------------------------------------------
