@@ -82,8 +82,10 @@ class Mail:
                 if expired is not None:
                     self.names.add(expired)
                     self._emit(expired)
-            case SessionDraining() if self.ledgers.tombstones.get(letter.session) is None:
-                self.names.drain(letter.session, letter.reason)
+            case SessionDraining():
+                # Not where it has left already: nobody would ever take that back. Until that is heard its name stands for it.
+                if letter.session in self.names.live or self.ledgers.tombstones.get(letter.session) is None:
+                    self.names.drain(letter.session, letter.reason)
         return None
 
     def _grant(self, now: float, letter: Admitted) -> None:
