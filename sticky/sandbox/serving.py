@@ -91,7 +91,9 @@ class _Connection:
             call = self._read_call(body)
         except TornFrame as error:
             answer = document(Kind.DONE, {"outcome": "error", "code": "bad_call", "message": str(error), "size": 0})
-            self._socket.sendall(_HEAD + _chunk(answer) + b"0\r\n\r\n")
+            # The proxy must not send the next call into a connection that is about to go.
+            self._socket.sendall(_HEAD[:-2] + b"connection: close\r\n\r\n" + _chunk(answer) + b"0\r\n\r\n")
+            body.skip()
             return False
         self._call = call
         self._interpreter.submit(call)

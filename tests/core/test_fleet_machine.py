@@ -28,7 +28,9 @@ SETTINGS = settings(
     phases=[Phase.generate, *([Phase.shrink] if SHRINK else [])],
     suppress_health_check=list(HealthCheck),
 )
-ROUNDS = 3  #: other examples are tried where the first ones have not met every situation: a new rule makes the others rarer
+ROUNDS = (
+    3  #: other examples are tried where the first ones have not met every situation: a new rule makes the others rarer
+)
 #: What the books note besides effects and refusals: the hard cases that the checks are about.
 SITUATIONS = {
     "joined",

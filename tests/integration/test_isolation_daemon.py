@@ -145,7 +145,7 @@ class IsolationOfDaemonsTests(DaemonCase):
         self.assertEqual(_sleepers(self.folder), hidden)
         self.run_daemon()
         until("it is gone", lambda: not _sleepers(self.folder))
-        self.assertEqual(list((self.folder / "state" / "run").glob("ct-*")), [])
+        until("its folder is gone", lambda: not list((self.folder / "state" / "run").glob("ct-*")))
 
 
 def _sleepers(folder: Path) -> list[int]:

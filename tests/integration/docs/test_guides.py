@@ -28,8 +28,10 @@ BEFORE = Path(__file__).parent / "before"  #: what a page's reader has already, 
 #: Blocks that are not run by themselves; whoever adds one says why on the page, and here.
 FRAGMENTS: dict[str, int] = {
     "architecture.md": 1,
+    "calls.md": 2,
     "configuration.md": 1,
     "first-session.md": 1,
+    "operating.md": 3,
     "performance.md": 1,
     "scaling.md": 2,
 }
