@@ -74,7 +74,8 @@ class KeyRing:
             keys.write_key(self._state_dir, DEPLOYMENT_KEY, self._naming)
             retired = {name: key for name, key in self.retired.items() if key.until > self._wall()}
             retired[old.key_id] = Retired(old.public, until)
-            self._write(retired)
+        # Before the key: a rotation that stops half way must not leave a revoked key to be taken at the next start.
+        self._write(retired)
         fresh = keys.new_signing_key(self._random)
         keys.write_key(self._state_dir, keys.SIGNING_KEY, fresh)
         self._current = fresh
@@ -83,9 +84,9 @@ class KeyRing:
             for name in {*self.retired, old.key_id}:
                 self.verifier.drop_key(name)
             self._naming = fresh
-            self._write({})
-            (self._state_dir / DEPLOYMENT_KEY).unlink(missing_ok=True)
         self.retired = retired
+        if until is None:
+            (self._state_dir / DEPLOYMENT_KEY).unlink(missing_ok=True)
 
     # --- the file of those before
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from sticky import keys
 from sticky.core.tokens import Claims
 from sticky.core.values import ContainerId, DeploymentId, ServerName, SessionId
 from sticky.errors import BadCredential, ConfigError
-from sticky.keyring import KeyRing
+from sticky.keyring import RETIRED, KeyRing
 
 NOW = 1_700_000_000.0
 CLAIMS = Claims(
@@ -52,6 +53,19 @@ class RingTests(SynchronousTestCase):
             self.ring.rotate(NOW + 500)
             tokens.append(self.ring.sign(CLAIMS))
         self.assertEqual([True] * 3, [self.good(self.next_daemon(), token) for token in tokens])
+
+    def test_a_revocation_that_cannot_be_written_down_has_not_begun(self) -> None:
+        self.ring.rotate(NOW + 500)
+        now, replace = self.ring.key_id, keys.replace
+
+        def full(state_dir: Path, name: str, text: str) -> None:
+            if name == RETIRED:
+                raise OSError(28, "No space left on device")
+            replace(state_dir, name, text)
+
+        self.patch(keys, "replace", full)
+        self.assertRaises(OSError, self.ring.rotate, None)
+        self.assertEqual((self.ring.key_id, self.next_daemon().key_id), (now, now))
 
     def test_a_key_is_forgotten_once_no_token_of_it_is_good(self) -> None:
         before = self.ring.sign(CLAIMS)
