@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 TWISTD = [str(Path(sys.executable).with_name("twistd"))]
+#: A session token, or the secret of a proxy token, long enough to be one.
+SECRET = re.compile(r"v4\.public\.[\w-]{40,}|\bws-[\w-]{20,}")
 STARTS_WITHIN = 30.0  #: seconds
 STOPS_WITHIN = 60.0  #: seconds; shutdown_timeout is 45
 
@@ -98,6 +101,12 @@ class Running:
             except ProcessLookupError:
                 pass
             self._process.wait()
+            self._told_no_secret()
+
+    def _told_no_secret(self) -> None:
+        """Every daemon of the whole test run, whatever happened to it: its output holds no token, and no secret of one."""
+        for number, line in enumerate(self.output().splitlines(), 1):
+            assert not SECRET.search(line), f"line {number} of {self._output} holds a secret"
 
 
 class Daemon(Running):
