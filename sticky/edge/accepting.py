@@ -18,7 +18,8 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from sticky.edge.kernel import tune_listener
-from sticky.edge.transport import Stream, TCPStream, begin
+from sticky.edge.tcp import TCPStream
+from sticky.edge.transport import Stream, begin
 
 BATCH = 64  #: connections accepted in one turn: those inside are served in between
 STARVED_FOR = 0.25  #: seconds until the next try after descriptors or memory have run out

@@ -29,7 +29,7 @@ from sticky.edge.parsing import RequestHead
 from sticky.edge.plain import PlainFields
 from sticky.edge.serving import STEPS, ClientState, Served
 from sticky.edge.sweep import NEVER
-from sticky.edge.transport import TCPStream
+from sticky.edge.tcp import TCPStream
 
 if TYPE_CHECKING:
     from sticky.edge.context import EdgeContext

@@ -23,7 +23,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from sticky.edge.transport import Stream, TCPStream, begin
+from sticky.edge.tcp import TCPStream
+from sticky.edge.transport import Stream, begin
 from sticky.isticky import Address, TCPAddress, UNIXAddress
 from sticky.networks import inside
 

@@ -18,7 +18,8 @@ from twisted.python import log
 from twisted.python.failure import Failure
 
 from sticky.edge.accepting import Acceptor
-from sticky.edge.transport import PURE, Stream, TCPStream
+from sticky.edge.tcp import TCPStream
+from sticky.edge.transport import PURE, Stream
 from sticky.edge.turns import Turn
 
 compiled: Callable[..., list[tuple[int, int]] | None] | None

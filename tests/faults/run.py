@@ -231,7 +231,7 @@ async def run(plan: Plan) -> Report:
                 clients.begin(clients.counter())
             arriving = asyncio.ensure_future(clients.arrivals(plan.rate))
             await Hand(ground, clients, report, chance).work()
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(1.0)  # of load after the last fault: what it did to them is to be seen, too
             clients.stopped.set()
             await arriving
             while clients.busy:
