@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.cli.output import console, duration, printable, show, state, table
@@ -49,6 +50,8 @@ class TableTests(SynchronousTestCase):
         self.assertEqual(captured.out, f"ID{'':298}  STATE  N\n{'x' * 300}  ready  1\n")
 
     def test_colours_on_a_terminal_unless_they_are_not_wanted(self) -> None:
+        # rich keeps the environment of the moment when it was imported, which may have been some other test's own.
+        self.patch(Console, "_environ", os.environ)
         for value, wanted in (("", True), ("1", False)):
             with patch.dict(os.environ, {"NO_COLOR": value, "TERM": "xterm"}):
                 terminal = Terminal()
