@@ -118,9 +118,8 @@ class Ledger:
         if not session.in_flight:
             raise errors.IllegalEvent("no request of this session is in flight")
         session.in_flight -= 1
-        if (
-            active_at > session.last_active
-        ):  # of several holders the one who was active last may not be the last to leave
+        # Of several holders the one who was active last may not be the last to leave.
+        if active_at > session.last_active:
             session.last_active = active_at
         if session.in_flight or session.state is SessionState.ENDED:
             return False

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from unittest import skipIf
 
 from twisted.trial.unittest import TestCase
 
@@ -41,6 +42,12 @@ class PatchTests(TestCase):
             self.assertTrue(lines[0].startswith("# ") and len(rule(patch)) > 10, patch.name)
             changed = [sum(line[:1] == sign and line[:3] != 3 * sign for line in lines) for sign in "-+"]
             self.assertEqual(max(changed), 1, patch.name)
+
+    @skipIf(shutil.which("git") is None, "needs git to apply patches")
+    def test_every_patch_applies_to_the_core_as_it_is(self) -> None:
+        for patch in sorted(HERE.glob("*.patch")):
+            done = subprocess.run(["git", "apply", "--check", str(patch)], cwd=ROOT, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, f"{patch.name}: {done.stderr}")
 
     def test_every_module_and_every_invariant_is_broken_by_some_patch(self) -> None:
         texts = [patch.read_text() for patch in HERE.glob("*.patch")]
