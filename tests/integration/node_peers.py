@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.integration.sharing import only_one
+
 SCRIPTS = Path(__file__).parent / "node"
 INTO = Path(sys.prefix) / "node-peers"
 INSTALLS_WITHIN = 120.0  #: seconds
@@ -20,11 +22,16 @@ def missing() -> str | None:
     """Why Node's peers cannot be had; None where they are there. Installs them the first time."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         return "node or npm is not installed"
+    INTO.mkdir(parents=True, exist_ok=True)
+    with only_one(INTO):
+        return _installed()
+
+
+def _installed() -> str | None:
     wanted = (SCRIPTS / "package.json").read_text()
     stamp = INTO / "installed.json"
     if stamp.exists() and stamp.read_text() == wanted:
         return None
-    INTO.mkdir(parents=True, exist_ok=True)
     (INTO / "package.json").write_text(wanted)
     command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
     try:

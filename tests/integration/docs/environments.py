@@ -11,6 +11,7 @@ from pathlib import Path
 from twisted.trial.unittest import SkipTest
 
 from tests.integration.running_daemon import ROOT
+from tests.integration.sharing import only_one
 
 KEPT = ROOT / ".long"
 INSTALLING = 900  #: seconds
@@ -24,6 +25,12 @@ def web_apps() -> Path:
     """
     if not os.environ.get("STICKY_LONG_TESTS"):
         raise SkipTest("Streamlit and Gradio are large to install: set STICKY_LONG_TESTS=1")
+    KEPT.mkdir(exist_ok=True)
+    with only_one(KEPT):
+        return _made()
+
+
+def _made() -> Path:
     files = [ROOT / "examples" / name / "requirements.txt" for name in WANTED]
     wanted = "".join(path.read_text() for path in files) + sys.version + sys.prefix
     folder = KEPT / "web-apps"
