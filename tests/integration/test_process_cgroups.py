@@ -206,9 +206,12 @@ class AfterACrashTests(IsolationCase):
 
     async def test_an_adopted_one_is_reached_and_limited_as_before(self) -> None:
         options = {"network": True, "pids": 40, "memory": 64 << 20}
-        script = HIDES + LISTENS.replace(
-            "time.sleep(600)",
-            "connection, _ = s.accept(); hog = []\nwhile True: hog.append(bytearray(1 << 20))",
+        script = (
+            HIDES
+            + LISTENS.replace(
+                "time.sleep(600)",
+                "s.accept(); s.accept(); hog = []\nwhile True: hog.append(bytearray(1 << 20))",  # the earlier daemon's knock, ours
+            )
         )
         spec, place, address = await self.left(script, options)
         container = self.backend.adopt(spec, place, None, self.recorder)

@@ -181,7 +181,9 @@ while True:
             batch = [self.run_container(*(("true",) if number % 2 else ("no-such",))) for number in range(10)]
             for container in batch:
                 await self.exit(container)
-        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+        self.assertLessEqual(
+            len(os.listdir("/proc/self/fd")), before
+        )  # an earlier test's may have been closed meanwhile
         self.assertEqual(zombies(), [])
         self.assertEqual(len(list((self.folder / "logs").iterdir())), 20)
 
