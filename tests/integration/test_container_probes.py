@@ -42,6 +42,11 @@ class _SocketTestCase(TestCase):
 
     def listen(self, host: str = "127.0.0.1", port: int = 0, **options: bool) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        if not port:
+            # One that is free on every address. Asked for one address, the kernel may give a port that something else holds
+            # on another, if only a connection in TIME_WAIT.
+            with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as everywhere:
+                port = everywhere.getsockname()[1]
         server = socket.create_server((host, port), family=family, **options)
         self.addCleanup(server.close)
         return server

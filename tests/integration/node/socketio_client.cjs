@@ -12,9 +12,11 @@ async function join() {
     console.error(problem);
     process.exit(1);
   });
+  // Asked when it opens: on "connect" the upgrade may already be over.
+  const opened = new Promise((resolve) => socket.io.engine.once("open", () => resolve(socket.io.engine.transport.name)));
   const upgraded = new Promise((resolve) => socket.io.engine.once("upgrade", resolve));
   await new Promise((resolve) => socket.once("connect", resolve));
-  const first = socket.io.engine.transport.name;
+  const first = await opened;
   await upgraded;
   const session = await socket.emitWithAck("join", "room");
   return { socket, first, session, transport: socket.io.engine.transport.name };
