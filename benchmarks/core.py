@@ -95,6 +95,21 @@ def touch(crowd: Crowd) -> float:
     return best
 
 
+def yardstick() -> float:
+    """Microseconds for a call of an empty method and its loop, the least that Python can do: how fast the machine is just now."""
+
+    class Empty:
+        def call(self, now: float) -> None: ...
+
+    empty, best = Empty(), float("inf")
+    for _ in range(7):
+        began = perf_counter()
+        for _ in range(100_000):
+            empty.call(0.0)
+        best = min(best, (perf_counter() - began) / 100_000)
+    return best * 1e6
+
+
 def admission(crowd: Crowd) -> float:
     """Seconds for one start that is granted at once."""
     began = perf_counter()
@@ -151,7 +166,8 @@ def main() -> None:
     print("| figure | value | goal |\n| --- | --- | --- |")
     print(f"| memory a session, tracemalloc | {by_trace:.0f} B | 400 B |")
     print(f"| memory a session, RSS | {resident:.0f} B | 400 B |")
-    print(f"| touch (begin + finish), best of 7 | {rows['touch: begin + finish'][-1]:.2f} µs | 1 µs |\n")
+    print(f"| touch (begin + finish), best of 7 | {rows['touch: begin + finish'][-1]:.2f} µs | 1 µs |")
+    print(f"| yardstick: a call of an empty method, best of 7 | {yardstick():.3f} µs | |\n")
     print(
         "| µs an operation | "
         + " | ".join(f"{size:,} sessions" for size in sizes)

@@ -77,6 +77,7 @@ class Sending(Enum):
 
 
 _OPEN, _CLOSING, _DOOMED, _GONE = StreamState
+_SENT = Sending.ENDED
 
 STEPS: dict[StreamState, tuple[StreamState, ...]] = {
     _OPEN: (_CLOSING, _DOOMED, _GONE),
@@ -125,7 +126,7 @@ class Stream:
                 return
             self._queue.append(data)
             self.buffered += len(data)
-        elif self._state is _OPEN and self._sending is not Sending.ENDED and data:
+        elif self._state is _OPEN and self._sending is not _SENT and data:
             try:
                 sent = self._send(data)
             except OSError:  # full, or broken: then the reactor meets the same error and tells the protocol in its turn
@@ -143,7 +144,7 @@ class Stream:
     @property
     def all_out(self) -> bool:
         """Whether the kernel has taken everything that was written: from then on the peer may have seen it."""
-        return not self.buffered and self._state is _OPEN and self._sending is not Sending.ENDED
+        return not self.buffered and self._state is _OPEN and self._sending is not _SENT
 
     def writeSequence(self, data: Iterable[bytes]) -> None:
         """Send all of these."""
@@ -155,7 +156,7 @@ class Stream:
             return
         self._become(_CLOSING)
         self.stopReading()
-        if self._sending is Sending.ENDED or not (self.buffered or self._has_more()):
+        if self._sending is _SENT or not (self.buffered or self._has_more()):
             self._doom(connectionDone)
         else:
             self.startWriting()
