@@ -31,19 +31,22 @@ class Phase(Enum):
     LEAVING = "leaving"  # both, or cut off: nothing passes, the connection is being closed
     LOST = "lost"  # the connection is gone
 
+    __hash__ = object.__hash__  # Enum's own is Python code
+
+
+_SHAKING, _OPEN, _HEARD, _TOLD, _LEAVING, _LOST = Phase  # Python 3.11 takes 0.1 µs to find a member through its class
+
 
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
-    Phase.SHAKING: frozenset({Phase.OPEN, Phase.LEAVING, Phase.LOST}),
-    Phase.OPEN: frozenset({Phase.HEARD, Phase.TOLD, Phase.LEAVING, Phase.LOST}),
-    Phase.HEARD: frozenset({Phase.LEAVING, Phase.LOST}),
-    Phase.TOLD: frozenset({Phase.LEAVING, Phase.LOST}),
-    Phase.LEAVING: frozenset({Phase.LOST}),
-    Phase.LOST: frozenset(),
+    _SHAKING: frozenset({_OPEN, _LEAVING, _LOST}),
+    _OPEN: frozenset({_HEARD, _TOLD, _LEAVING, _LOST}),
+    _HEARD: frozenset({_LEAVING, _LOST}),
+    _TOLD: frozenset({_LEAVING, _LOST}),
+    _LEAVING: frozenset({_LOST}),
+    _LOST: frozenset(),
 }
-TAKES = frozenset({Phase.OPEN, Phase.HEARD})  #: its peer may still be written to
-HEARS = frozenset(
-    {Phase.OPEN, Phase.TOLD}
-)  #: its peer's Close is still to come; after it nothing counts (RFC 6455, 5.5.1)
+TAKES = frozenset({_OPEN, _HEARD})  #: its peer may still be written to
+HEARS = frozenset({_OPEN, _TOLD})  #: its peer's Close is still to come; after it nothing counts (RFC 6455, 5.5.1)
 
 
 class LegOwner(Protocol):
@@ -110,7 +113,7 @@ class Leg(Quietly):
         self.transport: Any = None
         self.relay = relay
         self.other: Leg = self
-        self.phase = Phase.SHAKING
+        self.phase = _SHAKING
         self.state = WebSocketProtocol.STATE_CONNECTING
         self.careful = True
         self.left = 0  # bytes of the peer's frame that are still to come; 0: what we passed on ends at a boundary
@@ -138,7 +141,7 @@ class Leg(Quietly):
 
     def _look(self, data: bytes) -> None:
         """The careful path: frame by frame."""
-        if self.phase is Phase.SHAKING:
+        if self.phase is _SHAKING:
             self._shake(data)
             return
         self._noticed()
@@ -181,10 +184,10 @@ class Leg(Quietly):
         if other.phase in TAKES:
             other.transport.write(control.raw)
             other._told()
-        self._enter(Phase.HEARD if self.phase is Phase.OPEN else Phase.LEAVING)
+        self._enter(_HEARD if self.phase is _OPEN else _LEAVING)
 
     def _told(self) -> None:
-        self._enter(Phase.TOLD if self.phase is Phase.OPEN else Phase.LEAVING)
+        self._enter(_TOLD if self.phase is _OPEN else _LEAVING)
 
     def _noticed(self) -> None:
         """Bytes came from the peer."""
@@ -201,7 +204,7 @@ class Leg(Quietly):
 
     def sendData(self, data: bytes, sync: bool = False, chopsize: int | None = None) -> None:
         """Everything that Autobahn writes. Its half of the handshake is only a check: the peer gets the other peer's own."""
-        if self.phase is Phase.SHAKING:
+        if self.phase is _SHAKING:
             return
         if self.other.left:
             self.queue += data
@@ -231,14 +234,14 @@ class Leg(Quietly):
         if phase not in TRANSITIONS[self.phase]:
             raise errors.IllegalEvent(f"a leg cannot go from {self.phase.name} to {phase.name}")
         self.phase = phase
-        if phase in (Phase.TOLD, Phase.LEAVING, Phase.LOST) and self.transport is not None:
+        if phase in (_TOLD, _LEAVING, _LOST) and self.transport is not None:
             # Nothing more goes to this peer: what the other one sends is read and dropped, its Close must not wait. And with
             # a producer registered a connection may never finish closing.
             self.transport.unregisterProducer()
             self.other._resume()
-        if phase in (Phase.LEAVING, Phase.LOST):
+        if phase in (_LEAVING, _LOST):
             self.part = self.queue = b""
-            if phase is Phase.LEAVING and self.transport is not None:
+            if phase is _LEAVING and self.transport is not None:
                 self._resume()
                 self.transport.loseConnection()
         self._settle()
@@ -247,8 +250,8 @@ class Leg(Quietly):
 
     def _settle(self) -> None:
         self.careful = bool(
-            self.phase is not Phase.OPEN
-            or self.other.phase is not Phase.OPEN
+            self.phase is not _OPEN
+            or self.other.phase is not _OPEN
             or self.part
             or self.other.queue
             or self.relay.watching(self)
@@ -259,22 +262,22 @@ class Leg(Quietly):
         del self.__dict__
         self.part = b""
         self.taken = 0
-        self._enter(Phase.OPEN)
+        self._enter(_OPEN)
 
     def leave(self) -> None:
         """Close the connection once what was written is out. No-op when that is under way."""
-        if self.phase not in (Phase.LEAVING, Phase.LOST):
-            self._enter(Phase.LEAVING)
+        if self.phase not in (_LEAVING, _LOST):
+            self._enter(_LEAVING)
 
     def drop(self) -> Any:
         """Give the connection away: nothing of it is this leg's any more."""
         transport, self.transport = self.transport, None
-        self._enter(Phase.LOST)
+        self._enter(_LOST)
         return transport
 
     def abort(self) -> None:
         """Close the connection now; what was written and not sent is lost."""
-        if self.phase is not Phase.LOST:
+        if self.phase is not _LOST:
             self.leave()
             if self.transport is not None:
                 self.transport.abortConnection()
@@ -283,23 +286,23 @@ class Leg(Quietly):
         """The peer is gone, and nothing will come from it any more."""
         before = self.phase
         self._enter(phase)
-        if before is Phase.SHAKING:
+        if before is _SHAKING:
             self.relay.failed(errors.BadGateway())
-        elif before in (Phase.OPEN, Phase.TOLD) and self.other.phase in TAKES:
+        elif before in (_OPEN, _TOLD) and self.other.phase in TAKES:
             self.relay.bereft(self.other)
 
     # --- what Twisted calls
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The end of the connection, whoever brought it about."""
-        if self.phase is not Phase.LOST:
-            self._gone(Phase.LOST)
+        if self.phase is not _LOST:
+            self._gone(_LOST)
 
     def readConnectionLost(self) -> None:
         """FIN from the peer. After its Close that is how it should be; before, the peer is gone (RFC 6455, 7.1.5)."""
-        if self.phase in (Phase.OPEN, Phase.TOLD):
-            self._gone(Phase.LEAVING)
-        elif self.phase is Phase.SHAKING:
+        if self.phase in (_OPEN, _TOLD):
+            self._gone(_LEAVING)
+        elif self.phase is _SHAKING:
             self.transport.loseConnection()
 
     def writeConnectionLost(self) -> None:

@@ -62,12 +62,16 @@ class Stage(Enum):
     ENDING = "ending"  # a Close has passed, or a side is gone
     GONE = "gone"  # both connections are closed, or the front has the client again
 
+    __hash__ = object.__hash__  # Enum's own is Python code
+
+
+_DIALLING, _JOINED, _ENDING, _GONE = Stage
 
 STAGES: dict[Stage, frozenset[Stage]] = {
-    Stage.DIALLING: frozenset({Stage.JOINED, Stage.GONE}),
-    Stage.JOINED: frozenset({Stage.ENDING}),
-    Stage.ENDING: frozenset({Stage.GONE}),
-    Stage.GONE: frozenset(),
+    _DIALLING: frozenset({_JOINED, _GONE}),
+    _JOINED: frozenset({_ENDING}),
+    _ENDING: frozenset({_GONE}),
+    _GONE: frozenset(),
 }
 
 
@@ -94,7 +98,7 @@ class Relay:
         self._silence = HEARD
         self._reason = ""  # why it ends, for the log: the first cause
         self.slot = 0
-        self.stage = Stage.DIALLING
+        self.stage = _DIALLING
         self.client = home.client_leg(self)
         self.container = home.container_leg(self, key, handshake.container_head, handshake.head)
         self.client.other, self.container.other = self.container, self.client
@@ -120,26 +124,26 @@ class Relay:
 
     def client_left(self) -> None:
         """The front lost the client."""
-        if self.stage is Stage.DIALLING:
+        if self.stage is _DIALLING:
             self._give_up()
             self._lease.release()
 
     def failed(self, error: errors.Refusal) -> None:
         """No WebSocket comes of it: the front answers, and has the lease again. No-op once that is settled."""
-        if self.stage is Stage.DIALLING:
+        if self.stage is _DIALLING:
             front = self._give_up()
             front.refuse(error)
 
     def refused(self, data: bytes) -> None:
         """The container's own refusal: the front streams it, and has the lease again."""
-        if self.stage is Stage.DIALLING:
+        if self.stage is _DIALLING:
             transport = self.container.drop()
             front = self._give_up()
             front.pass_on(transport, data)
 
     def _give_up(self) -> Any:
         front = self._front
-        self._enter(Stage.GONE)
+        self._enter(_GONE)
         if self.container.transport is not None:
             self.container.abort()
         elif self.container.phase is Phase.SHAKING:
@@ -181,7 +185,7 @@ class Relay:
         container.transport.registerProducer(client, True)
         client.opened()
         container.opened()
-        self._enter(Stage.JOINED)
+        self._enter(_JOINED)
         self._home.joined(self)
         if early:
             container.dataReceived(early)
@@ -192,7 +196,7 @@ class Relay:
 
     def turn(self) -> None:
         """Time for a ping."""
-        if self.stage is not Stage.JOINED or self.client.queue or self in self._home.pongs:
+        if self.stage is not _JOINED or self.client.queue or self in self._home.pongs:
             return
         if self._asked is not None:
             # Two pings may be answered by one pong, for the later (RFC 6455, 5.5.3): the container would miss its own. Its
@@ -212,7 +216,7 @@ class Relay:
 
     def silent(self) -> None:
         """The time for a sign of life is over."""
-        if self.stage is not Stage.JOINED:
+        if self.stage is not _JOINED:
             return
         if self._mark is None:
             self._ping()
@@ -263,7 +267,7 @@ class Relay:
 
     def nothing_said(self) -> None:
         """An eighth of the silent timeout has passed. In the first of them data may have come that nobody looked at."""
-        if self.stage is not Stage.JOINED or self._silence == UNCOUNTED:
+        if self.stage is not _JOINED or self._silence == UNCOUNTED:
             return
         if self._silence > SILENT_CHECKS:
             self._silence = UNCOUNTED
@@ -277,7 +281,7 @@ class Relay:
     def spoke(self) -> None:
         """A data frame has come."""
         silence, self._silence = self._silence, HEARD
-        if silence == UNCOUNTED and self.stage is Stage.JOINED:
+        if silence == UNCOUNTED and self.stage is _JOINED:
             self._home.silence.add(self)
             try:
                 self._lease.resume()
@@ -309,14 +313,14 @@ class Relay:
 
     def session_ended(self, reason: EndReason, detail: str | None) -> None:
         """The lease is gone: say so to both sides."""
-        if self.stage is Stage.DIALLING:
+        if self.stage is _DIALLING:
             self.failed(errors.SessionEnded(reason.value, detail))
         else:
             self.close(close_code(reason), reason.value.encode())
 
     def close(self, code: int, reason: bytes) -> None:
         """Send our Close to both peers, at the next boundary; whoever has not answered in time is cut."""
-        if self.stage is Stage.JOINED or self.stage is Stage.ENDING:
+        if self.stage is _JOINED or self.stage is _ENDING:
             self._because(reason.decode())
             self._home.ending.add(self)
             self.client.tell(code, reason)
@@ -336,11 +340,11 @@ class Relay:
 
     def changed(self) -> None:
         """A leg has entered another phase."""
-        if self.stage is Stage.JOINED:
-            self._enter(Stage.ENDING)
+        if self.stage is _JOINED:
+            self._enter(_ENDING)
             self._home.lingering.add(self)
-        if self.stage is Stage.ENDING and self.client.phase is self.container.phase is Phase.LOST:
-            self._enter(Stage.GONE)
+        if self.stage is _ENDING and self.client.phase is self.container.phase is Phase.LOST:
+            self._enter(_GONE)
             self._home.over(self)
             self._front.over(self._reason or "-", self.client.taken, self.container.taken)
             self._lease.release()
