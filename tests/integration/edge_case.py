@@ -158,7 +158,7 @@ class EdgeCase(TestCase):
         self.clients.append(client)
         return client
 
-    async def until(self, what: Callable[[], object], seconds: float = 10.0, why: str = "") -> None:
+    async def until(self, what: Callable[[], object], seconds: float = 30.0, why: str = "") -> None:
         """Wait for something to become true; fails after a while."""
         deadline = time.monotonic() + seconds
         while not what():

@@ -22,7 +22,7 @@ STOPS_WITHIN = 60.0  #: seconds; shutdown_timeout is 45
 _Found = TypeVar("_Found")
 
 
-def until(what: str, check: Callable[[], _Found], within: float = 15.0) -> _Found:
+def until(what: str, check: Callable[[], _Found], within: float = 60.0) -> _Found:
     """Ask until the answer is true, and return it. `within` seconds at most, then an AssertionError that names `what`."""
     deadline = time.monotonic() + within
     while True:

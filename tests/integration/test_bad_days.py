@@ -50,7 +50,7 @@ class CredentialTests(DaemonCase):
         self.assertEqual(self.terminate(token).status_code, 404)
         self.assertNotIn(token, self.daemon.output())
         self.assertNotIn(self.bearer.split(".")[1], self.daemon.output())
-        until("refusals are logged", lambda: '" 410 ' in self.daemon.output(), within=5)
+        until("refusals are logged", lambda: '" 410 ' in self.daemon.output())
         self.assertNotIn('" 0 ', self.daemon.output(), "a request was logged before its status was known")
 
     def test_two_different_cookies_are_refused_and_said(self) -> None:
@@ -110,7 +110,7 @@ class IdleTests(DaemonCase):
         self.assertEqual(opened.recv(), "still here")
         self.assertEqual(self.get(token).text, greeted)
         opened.close()
-        until("the session ends", lambda: self.get_after(1.3, token).status_code == 410, within=10)
+        until("the session ends", lambda: self.get_after(1.3, token).status_code == 410)
         self.assertEqual(self.get(token).json()["error"], "idle_timeout")
 
     def get_after(self, seconds: float, token: str) -> requests.Response:
@@ -142,7 +142,7 @@ class IdleTests(DaemonCase):
         self.assertEqual(refusal.exception.response.status_code, 410)
         opened = self.websocket(token, origin=self.url)
         with self.assertRaises(ConnectionClosed):
-            opened.recv(timeout=5)
+            opened.recv(timeout=60)
         self.assertEqual((opened.close_code, opened.close_reason), (4410, "terminated"))
 
 
@@ -206,10 +206,10 @@ class ContainerTests(DaemonCase):
         theirs.recv()
         self.kill_container(str(container))
         with self.assertRaises(ConnectionClosed):
-            ours.recv(timeout=5)
+            ours.recv(timeout=60)
         self.assertEqual((ours.close_code, ours.close_reason), (1011, "container_lost"))
         # Its connections are gone a moment before the process is: until then the answer is 503, to be asked again.
-        gone = until("the session is over", lambda: self.over(first), within=5)
+        gone = until("the session is over", lambda: self.over(first))
         self.assertEqual(gone, (410, "container_lost"))
         theirs.send("untouched")
         self.assertEqual(theirs.recv(), "untouched")
@@ -225,7 +225,7 @@ class ContainerTests(DaemonCase):
         token = self.token()
         self.assertEqual(len(self.children()), 1)
         self.terminate(token)
-        until("the container is gone", lambda: not self.children(), within=20)
+        until("the container is gone", lambda: not self.children())
 
 
 class StopTests(DaemonCase):
@@ -238,7 +238,7 @@ class StopTests(DaemonCase):
         self.daemon.stop()
         for opened in sockets:
             with self.assertRaises(ConnectionClosed):
-                opened.recv(timeout=5)
+                opened.recv(timeout=60)
             self.assertEqual((opened.close_code, opened.close_reason), (1001, "server_stopped"))
         self.assertEqual(self.children(), [])
 
@@ -247,7 +247,7 @@ class StopTests(DaemonCase):
         self.token()
         self.assertEqual(len(self.children()), 1)
         self.daemon.kill()
-        until("the containers are gone", lambda: not self.children(), within=10)
+        until("the containers are gone", lambda: not self.children())
 
 
 class ClockTests(DaemonCase):
@@ -270,7 +270,7 @@ class ClockTests(DaemonCase):
         after = self.start().json()["expires_at"]
         self.assertLess(after, before - 3000, "the step did not reach the daemon, so this test shows nothing")
         begun = time.monotonic()
-        until("the session expires", lambda: self.look(token) == 410, within=10)
+        until("the session expires", lambda: self.look(token) == 410)
         self.assertGreater(time.monotonic() - begun, 1.5)
 
     def look(self, token: str) -> int:

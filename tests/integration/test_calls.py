@@ -149,7 +149,7 @@ class SessionTests(CallsCase):
     def test_rule_3_a_call_without_a_session_gets_a_fresh_sandbox_that_is_destroyed_after_it(self) -> None:
         self.assertEqual((bump(), bump()), (1, 1))
         first = pid()
-        until("its sandbox is gone", lambda: not os.path.exists(f"/proc/{first}"), within=20)
+        until("its sandbox is gone", lambda: not os.path.exists(f"/proc/{first}"))
         self.assertEqual(load.local(3), 3)
 
     def test_rules_4_5_and_6_a_name_finds_its_sandbox_again_and_again(self) -> None:
@@ -183,7 +183,7 @@ class SessionTests(CallsCase):
     def test_rule_8_so_does_a_death_between_calls(self) -> None:
         session = sticky.Session("notebook")
         os.kill(pid.bind(session)(), signal.SIGKILL)
-        until("it is expired", lambda: self._expired(session) is not None, within=10)
+        until("it is expired", lambda: self._expired(session) is not None)
         self.assertEqual(self._expired(sticky.Session("notebook")), "container_lost")
 
     def _expired(self, session: sticky.Session) -> str | None:
@@ -201,9 +201,9 @@ class SessionTests(CallsCase):
         with ThreadPoolExecutor(2) as pool:
             self.assertEqual(load.bind(one)(1), 1)
             first = pool.submit(wait_for.bind(one), gate)
-            until("it runs", lambda: self._in_flight() == 1, within=10)
+            until("it runs", lambda: self._in_flight() == 1)
             second = pool.submit(total.bind(one))
-            until("the second one waits", lambda: self._in_flight() == 2, within=10)
+            until("the second one waits", lambda: self._in_flight() == 2)
             self.assertEqual(load.bind(other)(5), 5)
             self.assertFalse(second.done())
             open(gate, "w").close()
@@ -224,7 +224,7 @@ class SessionTests(CallsCase):
         with sticky.Session() as session:
             start_thread.bind(session)()
             before = read_ticks.bind(session)()
-            until("the thread goes on", lambda: read_ticks.bind(session)() > before + 3, within=10)
+            until("the thread goes on", lambda: read_ticks.bind(session)() > before + 3)
 
     def test_rule_18_an_unknown_name_starts_a_sandbox(self) -> None:
         self.assertEqual(bump.bind(sticky.Session("never seen"))(), 1)
@@ -260,7 +260,7 @@ class SessionTests(CallsCase):
             before = pid.bind(session)()
             self.assertRaises(exception.FunctionTimeoutError, too_long.bind(session))
             self.assertRaises(exception.SessionExpiredError, pid.bind(session))
-            until("its sandbox is gone", lambda: not os.path.exists(f"/proc/{before}"), within=20)
+            until("its sandbox is gone", lambda: not os.path.exists(f"/proc/{before}"))
 
     def test_a_cancelled_call_is_interrupted_and_its_session_stays(self) -> None:
         session = sticky.Session()
@@ -302,7 +302,7 @@ class IdleTests(CallsCase):
         self.serve_calls("snapshot = false, idle_ttl = 1", scaledown_window=2)
         session = sticky.Session("notebook")
         process = pid.bind(session)()
-        until("it is destroyed", lambda: not os.path.exists(f"/proc/{process}"), within=15)
+        until("it is destroyed", lambda: not os.path.exists(f"/proc/{process}"))
         error = self.assertRaises(exception.SessionExpiredError, pid.bind(session))
         self.assertEqual(error.reason, "idle_timeout")
 
@@ -312,7 +312,7 @@ class IdleTests(CallsCase):
         with ThreadPoolExecutor(1) as pool:
             load.bind(session)(1)
             first = pool.submit(wait_for.bind(session), gate)
-            until("it runs", lambda: self._busy(session), within=15)
+            until("it runs", lambda: self._busy(session))
             open(gate, "w").close()
             self.assertEqual(first.result(), "waited")
 

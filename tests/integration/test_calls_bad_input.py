@@ -266,7 +266,7 @@ class LimitTests(CallsCase):
         children = fork_bomb.bind(session)()
         self.assertTrue(0 < children < 40, children)
         session.release()
-        until("nothing is left", lambda: not self.children(), within=20)
+        until("nothing is left", lambda: not self.children())
 
     def test_more_memory_than_there_is_is_refused(self) -> None:
         self.assertRaises(exception.InvalidRequestError, needs_memory.bind(sticky.Session()))

@@ -62,7 +62,7 @@ class SnapshotTests(CallsCase):
             session.release()
             return False
 
-        until("a sandbox is forked", look, within=30)
+        until("a sandbox is forked", look)
         return found[0]
 
     def test_a_forked_sandbox_has_its_imports_and_its_own_environment(self) -> None:
@@ -90,12 +90,12 @@ class SnapshotTests(CallsCase):
         session = self.forked()
         pid, parent, _, _ = facts.bind(session)()
         os.kill(parent, signal.SIGKILL)
-        until("it is gone", lambda: not forks(parent), within=10)
+        until("it is gone", lambda: not forks(parent))
         self.assertEqual(facts.bind(session)()[0], pid)
         again = facts.bind(self.forked())()[1]
         self.assertNotEqual(again, parent)
         os.kill(pid, signal.SIGKILL)
-        until("its end is heard all the same", lambda: self._expired(session), within=10)
+        until("its end is heard all the same", lambda: self._expired(session))
 
     def _expired(self, session: sticky.Session) -> bool:
         try:
@@ -110,13 +110,13 @@ class SnapshotTests(CallsCase):
         session = self.forked()
         before = facts.bind(session)()
         self.daemon.kill()
-        until("the fork server ends with its daemon", lambda: not forks(before[1]), within=10)
+        until("the fork server ends with its daemon", lambda: not forks(before[1]))
         self.run_daemon()
         self.point()
         session._idle.clear()
         self.assertEqual(facts.bind(session)()[0], before[0])
         session.release()
-        until("it ends with its session", lambda: not os.path.exists(f"/proc/{before[0]}"), within=20)
+        until("it ends with its session", lambda: not os.path.exists(f"/proc/{before[0]}"))
 
 
 class UnfitTests(CallsCase):
@@ -130,4 +130,4 @@ class UnfitTests(CallsCase):
         self.serve_calls('preimport = ["busy_module"]', env=f'{{ PYTHONPATH = "{folder}" }}')
         with sticky.Session() as session:
             self.assertFalse(forks(facts.bind(session)()[1]))
-        until("the log says why", lambda: "has started threads" in self.daemon.output(), within=20)
+        until("the log says why", lambda: "has started threads" in self.daemon.output())

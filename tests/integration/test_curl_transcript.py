@@ -166,7 +166,7 @@ class DemoTests(SynchronousTestCase):
         self.assertNotIn(token, self.said.read_text())
         os.killpg(self.demo.pid, signal.SIGINT)  # Ctrl-C reaches all of the foreground
         self.assertEqual(self.demo.wait(60), 0, self.said.read_text())
-        until("all of it is gone", lambda: not self.left(), within=10)
+        until("all of it is gone", lambda: not self.left())
         self.assertEqual(list(self.folder.iterdir()), [self.said])
 
 

@@ -58,11 +58,11 @@ class DeployCase(DaemonCase):
             sock=create_connection(("127.0.0.1", port)),
         )
         self.addCleanup(opened.close)
-        return opened, str(opened.recv(timeout=10))
+        return opened, str(opened.recv(timeout=60))
 
     def echoes(self, socket: ClientConnection, text: str) -> None:
         socket.send(text)
-        self.assertEqual(socket.recv(timeout=10), text)
+        self.assertEqual(socket.recv(timeout=60), text)
 
     def closed_with(self, socket: ClientConnection) -> int:
         with self.assertRaises(ConnectionClosed) as caught:

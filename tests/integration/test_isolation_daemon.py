@@ -79,9 +79,9 @@ class IsolationOfDaemonsTests(DaemonCase):
         possible(network=True)
         self.serve(f"[servers.echo]\ncommand = {ECHO}\nisolation = {{ network = true }}\n")
         opened = self.websocket(self.token())
-        self.assertTrue(str(opened.recv(timeout=20)).startswith("ct-"))
+        self.assertTrue(str(opened.recv(timeout=60)).startswith("ct-"))
         opened.send("hello")
-        self.assertIn("hello", str(opened.recv(timeout=20)))
+        self.assertIn("hello", str(opened.recv(timeout=60)))
 
     def test_too_much_memory_ends_the_session_with_the_reason(self) -> None:
         possible(memory=64 << 20)

@@ -130,14 +130,14 @@ class PlainServerTests(DaemonCase):
         self.up()
         opened = connect(self.url.replace("http", "ws") + "/ws")
         self.addCleanup(opened.close)
-        opened.recv(timeout=10)
+        opened.recv(timeout=60)
         self.assertEqual(self.in_flight(), 1)
         opened.send("hello")
-        self.assertEqual(opened.recv(timeout=10), "hello")
+        self.assertEqual(opened.recv(timeout=60), "hello")
         (pid,) = self.children()
         os.kill(pid, signal.SIGKILL)
         with self.assertRaises(ConnectionClosed) as caught:
-            opened.recv(timeout=10)
+            opened.recv(timeout=60)
         assert caught.exception.rcvd is not None
         self.assertEqual(caught.exception.rcvd.code, 1011)
         until("nothing is in flight", lambda: self.in_flight() == 0)
@@ -171,7 +171,7 @@ class PlainServerTests(DaemonCase):
         container = self.up().text
         opened = connect(self.url.replace("http", "ws") + "/ws")
         self.addCleanup(opened.close)
-        opened.recv(timeout=10)
+        opened.recv(timeout=60)
         self.change(plain.replace("sessioned = false", "sessioned = true"))
         until("a session is needed", lambda: self.ask().status_code == 401)
         with self.assertRaises(InvalidStatus):
@@ -204,7 +204,7 @@ class PlainServerTests(DaemonCase):
 
     def echoes(self, opened: ClientConnection) -> None:
         opened.send("still here")
-        self.assertEqual(opened.recv(timeout=10), "still here")
+        self.assertEqual(opened.recv(timeout=60), "still here")
 
 
 APP = f"""

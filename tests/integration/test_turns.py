@@ -21,9 +21,9 @@ class TurnTests(DaemonCase):
         token, other = self.token(), self.token()
         with ThreadPoolExecutor(4) as pool:
             answers = [pool.submit(self.get, token, "/wait") for _ in range(3)]
-            until("one is served", lambda: self.get(other, "/inside").text == "1", within=10)
+            until("one is served", lambda: self.get(other, "/inside").text == "1")
             for _ in range(3):
-                until("only one is served", lambda: self.get(other, "/inside").text == "1", within=10)
+                until("only one is served", lambda: self.get(other, "/inside").text == "1")
                 self.get(other, "/go")
             self.assertEqual([answer.result().text for answer in answers], ["1", "1", "1"])
 
@@ -32,7 +32,7 @@ class TurnTests(DaemonCase):
         token, other = self.token(), self.token()
         with ThreadPoolExecutor(4) as pool:
             first = pool.submit(self.get, token, "/wait")
-            until("one is served", lambda: self.get(other, "/inside").text == "1", within=10)
+            until("one is served", lambda: self.get(other, "/inside").text == "1")
             busy = self.get(token, "/wait")
             self.assertEqual((busy.status_code, busy.json()["error"]), (429, "session_busy"))
             self.assertIn("Retry-After", busy.headers)
@@ -44,13 +44,11 @@ class TurnTests(DaemonCase):
         token, other = self.token(), self.token()
         with ThreadPoolExecutor(4) as pool:
             first = pool.submit(self.get, token, "/wait")
-            until("one is served", lambda: self.get(other, "/inside").text == "1", within=10)
+            until("one is served", lambda: self.get(other, "/inside").text == "1")
             waiting = pool.submit(self.get, token, "/wait")
             status = f"{self.url}/_modal/sessions/status"
             fields = {"Modal-Authorization": f"Bearer {token}"}
-            until(
-                "two are in flight", lambda: self.http.get(status, headers=fields).json()["in_flight"] == 2, within=10
-            )
+            until("two are in flight", lambda: self.http.get(status, headers=fields).json()["in_flight"] == 2)
             self.terminate(token)
             refused = waiting.result()
             self.assertEqual((refused.status_code, refused.json()["error"]), (410, "terminated"))
@@ -63,7 +61,7 @@ class TurnTests(DaemonCase):
         gone = threading.Event()
         with ThreadPoolExecutor(4) as pool:
             first = pool.submit(self.get, token, "/wait")
-            until("one is served", lambda: self.get(other, "/inside").text == "1", within=10)
+            until("one is served", lambda: self.get(other, "/inside").text == "1")
 
             def impatient() -> None:
                 try:

@@ -29,7 +29,7 @@ class WithoutGraceTests(DaemonCase):
         self.serve(server("one", NOTING, **settings))
         self.given = self.start().json()
         opened = self.websocket(self.given["token"])
-        self.container = str(opened.recv(timeout=10))
+        self.container = str(opened.recv(timeout=60))
         return opened
 
     def assertEnds(self, opened: ClientConnection, code: int, reason: str, *, within: float = 15) -> None:
@@ -79,7 +79,7 @@ class WithoutGraceTests(DaemonCase):
         opened = self.open()
         self.kill_container(self.container)
         with self.assertRaises(ConnectionClosed):
-            opened.recv(timeout=10)
+            opened.recv(timeout=60)
         self.assertEqual((opened.close_code, opened.close_reason), (1011, "container_lost"))
 
     def test_a_silent_one_does_not_keep_its_session(self) -> None:
@@ -87,14 +87,14 @@ class WithoutGraceTests(DaemonCase):
         for _ in range(4):
             time.sleep(0.7)  # by the real clock of a real daemon: talk keeps the session
             opened.send("still here")
-            self.assertEqual(opened.recv(timeout=5), "still here")
+            self.assertEqual(opened.recv(timeout=60), "still here")
         self.assertEnds(opened, 4410, "idle_timeout")
 
     def test_the_container_breaks_the_protocol(self) -> None:
         opened = self.open()
         opened.send("break the protocol")
         with self.assertRaises(ConnectionClosed):
-            opened.recv(timeout=10)
+            opened.recv(timeout=60)
         note = self.folder / f"ends-{self.container}"
         noted = str(until("the container notes it", lambda: note.exists() and note.read_text()))
         if self.mode == "messages":
@@ -116,6 +116,6 @@ class AsMessagesTests(WithoutGraceTests):
     def test_the_servers_own_limit_holds(self) -> None:
         opened = self.open(max_message_size=1000)
         opened.send("x" * 1000)
-        self.assertEqual(opened.recv(timeout=5), "x" * 1000)
+        self.assertEqual(opened.recv(timeout=60), "x" * 1000)
         opened.send("x" * 1001)
         self.assertEnds(opened, 1009, "client_message_too_big")

@@ -39,7 +39,7 @@ class NodeCase(DaemonCase):
 
 class WsTests(NodeCase):
     def closes(self, token: str) -> Any:
-        return until("the container saw the end", lambda: self.get(token).json(), within=10)
+        return until("the container saw the end", lambda: self.get(token).json())
 
     def test_a_conversation_and_its_close_pass(self) -> None:
         self.node("ws_server.cjs")

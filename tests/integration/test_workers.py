@@ -66,7 +66,7 @@ class WorkerTests(WorkersCase):
 
     def test_a_websocket_counts_and_is_closed_with_the_session(self) -> None:
         self.serve(TWO + server("one", ECHO))
-        token = self.token(**{"x-modal-server-session-idle-timeout": "2"})
+        token = self.token(**{"x-modal-server-session-idle-timeout": "60"})
         sockets = [self.websocket(token) for _ in range(4)]
         fields = {"Modal-Authorization": f"Bearer {token}"}
 
@@ -80,7 +80,7 @@ class WorkerTests(WorkersCase):
         self.assertEqual(self.terminate(token).status_code, 200)
         for one in sockets:
             one.send("still")
-            one.recv(timeout=5)
+            one.recv(timeout=60)
         for one in sockets:
             one.close()
         until("it ends with the last", lambda: self.get(token).json().get("error") == "terminated")
@@ -91,7 +91,7 @@ class WorkerTests(WorkersCase):
         self.spread(token)
         fields = {"Modal-Authorization": f"Bearer {token}"}
         url = f"{self.url}/_modal/sessions/status"
-        until("it expires", lambda: self.http.get(url, headers=fields, timeout=5).status_code == 410, within=5)
+        until("it expires", lambda: self.http.get(url, headers=fields, timeout=5).status_code == 410)
         self.assertEqual(self.get(token).json()["error"], "idle_timeout")
 
     def test_a_start_tells_how_it_stands_through_a_worker(self) -> None:
@@ -132,7 +132,7 @@ class WorkerTests(WorkersCase):
             os.kill(pid, signal.SIGKILL)
         for one in opened:
             one.close()
-        until("it expires", lambda: self.get_again_status(token) == 410, within=10)
+        until("it expires", lambda: self.get_again_status(token) == 410)
 
     def get_again_status(self, token: str) -> int:
         try:
@@ -161,8 +161,8 @@ class WorkerTests(WorkersCase):
             self.assertIn(answer.status_code, (200, 404))
             return True
 
-        until("it is terminated", terminated, within=20)
-        until("the hanging one is gone", lambda: hanging not in self.workers(), within=15)
+        until("it is terminated", terminated)
+        until("the hanging one is gone", lambda: hanging not in self.workers())
         until("another one is there", lambda: len(self.workers()) == 2)
 
     def wake(self, pid: int) -> None:
@@ -177,7 +177,7 @@ class WorkerTests(WorkersCase):
         until("both run", lambda: len(self.workers()) == 2)
         workers = self.workers()
         self.daemon.kill()
-        until("they are gone", lambda: not any(Path(f"/proc/{pid}/cwd").exists() for pid in workers), within=5)
+        until("they are gone", lambda: not any(Path(f"/proc/{pid}/cwd").exists() for pid in workers))
         self.run_daemon()
         self.assertEqual(self.get(self.token()).status_code, 200)
 
@@ -189,7 +189,7 @@ class WorkerTests(WorkersCase):
         for one in opened:
             with self.assertRaises(ConnectionClosed) as closed:
                 while True:
-                    one.recv(timeout=5)
+                    one.recv(timeout=60)
             assert closed.exception.rcvd is not None
             self.assertEqual((closed.exception.rcvd.code, closed.exception.rcvd.reason), (1001, "server_stopped"))
         self.assertFalse(any(Path(f"/proc/{pid}/cwd").exists() for pid in workers))
