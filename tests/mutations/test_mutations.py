@@ -29,6 +29,7 @@ MODULES = {
     "scaling",
     "session",
     "session_calls",
+    "start_calls",
     "starts",
     "tombstones",
     "turns",
