@@ -126,7 +126,7 @@ class Stream:
                 return
             self._queue.append(data)
             self.buffered += len(data)
-        elif self._state is _OPEN and self._sending is not _SENT and data:
+        elif data and self._sending is not _SENT and (self._state is _OPEN or self._state is _CLOSING):
             try:
                 sent = self._send(data)
             except OSError:  # full, or broken: then the reactor meets the same error and tells the protocol in its turn
@@ -301,8 +301,8 @@ class Stream:
             return CONNECTION_DONE
         elif self._sending is Sending.ENDING:
             self._end_sending()
-        if not self.buffered and self._state is not _CLOSING:
-            self._stop_writing()
+        if not self.buffered and self._state is not _CLOSING and self._sending is not Sending.ENDING:
+            self._stop_writing()  # else what the producer has just asked for, an end, comes in the next turn
         return None
 
     def _has_more(self) -> bool:

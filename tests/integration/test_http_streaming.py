@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import socket
 import time
 from functools import partial
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
+from sticky.edge.frontend import Frontend
+from sticky.edge.limits import EdgeLimits
 from tests.fakes.containers import RawClient, RecordingContainer, ScriptedContainer, ScriptedProtocol
 from tests.integration.edge_case import AUTHORIZED, EdgeCase, get, read_answers
 
@@ -216,6 +219,21 @@ class PassingTests(EdgeCase):
         self.assertEqual((answer_.message.status, answer_.message.body, answer_.broken), (413, "no", False))
         self.assertIn(("connection", "close"), answer_.message.headers)
         await self.until(lambda: container.lost == 1)
+
+    async def test_early_answers_that_do_not_go_out_at_once_are_followed_by_our_fin(self) -> None:
+        # Most of it is still ours when the exchange ends; what follows is decided when the kernel has taken the last byte.
+        self.limits = EdgeLimits(linger_timeout=1000.0)
+        head = b"HTTP/1.1 413 Too Large\r\nContent-Length: 60000\r\n\r\n"
+        self.start(ScriptedContainer(lambda connection: once(connection, head + b"x" * 60_000)))
+        client = await self.connect()
+        await self.until(lambda: self.context.sweep.entries())
+        (front,) = self.context.sweep.entries()
+        assert isinstance(front, Frontend)
+        front.transport.getHandle().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        client.transport.write(b"POST /x HTTP/1.1\r\n" + AUTHORIZED + b"Content-Length: 5000000\r\n\r\nsome of it")
+        await self.until(lambda: client.lost, seconds=30)
+        (answer_,) = read_answers(client.received, True)
+        self.assertEqual((answer_.message.status, answer_.broken), (413, False))
 
     async def test_pipelined_requests_are_answered_in_order(self) -> None:
         container = RecordingContainer()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 from unittest import skipIf
 
@@ -64,6 +65,21 @@ class Producer:
 
     def stopProducing(self) -> None:
         self.calls.append("stop")
+
+
+class Ending(Producer):
+    """Has nothing more when it is asked the second time, and says so with this."""
+
+    def __init__(self, stream: Stream, end: Callable[[], None]) -> None:
+        super().__init__()
+        self.stream = stream
+        self.end = end
+
+    def resumeProducing(self) -> None:
+        super().resumeProducing()
+        if len(self.calls) == 2:
+            self.stream.unregisterProducer()
+            self.end()
 
 
 class FailingAtOnce(Noting):
@@ -224,6 +240,31 @@ class EndTests(StreamCase):
         stream.write(b"nothing goes now")
         peer.send(b"but this comes")
         await self.until(lambda: protocol.received == b"but this comes")
+
+    async def test_a_producer_that_ends_our_half_when_it_is_asked_is_followed_by_our_fin(self) -> None:
+        stream, protocol, peer = self.pair()
+        stream.write(b"x" * 2_000_000)
+        stream.registerProducer(Ending(stream, stream.loseWriteConnection), False)
+        await self.take(peer, 2_000_000)
+        await self.until(lambda: protocol.ended == ["write"])
+        self.assertEqual(peer.recv(10), b"")
+        peer.send(b"and its peer may go on")
+        await self.until(lambda: protocol.received == b"and its peer may go on")
+
+    async def test_a_producer_that_closes_when_it_is_asked_is_followed_by_the_end(self) -> None:
+        stream, protocol, peer = self.pair()
+        stream.write(b"x" * 2_000_000)
+        stream.registerProducer(Ending(stream, stream.loseConnection), False)
+        await self.take(peer, 2_000_000)
+        await self.until(lambda: protocol.ended == ["ConnectionDone"])
+
+    async def test_what_a_producer_gives_before_a_close_goes_out(self) -> None:
+        stream, protocol, peer = self.pair()
+        stream.write(b"x" * 2_000_000)
+        stream.registerProducer(Ending(stream, lambda: stream.write(b"the last")), False)
+        stream.loseConnection()
+        self.assertEqual((await self.take(peer, 2_000_008))[-8:], b"the last")
+        await self.until(lambda: protocol.ended == ["ConnectionDone"])
 
     async def test_a_close_waits_for_what_was_written_and_is_told_in_a_later_turn(self) -> None:
         stream, protocol, peer = self.pair()
