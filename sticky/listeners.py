@@ -14,7 +14,7 @@ from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import CancelledError, Deferred, DeferredList
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
@@ -68,6 +68,7 @@ class Listeners(Service):
         self._copies = copies
         self._ports: list[IListeningPort] = []  # that clients are accepted from
         self._opened: list[Any] = []  # Twisted's own, which know what to tidy up
+        self._coming: list[Deferred[Any]] = []  # of endpoints that take their time
         self.inherited: Mapping[str, Sequence[socket.socket]] = {}  #: by endpoint: to be taken instead of opening any
         self.sockets: dict[str, list[socket.socket]] = {}  #: by endpoint: what can be shared with other processes
         self.urls: list[str] = []
@@ -94,9 +95,7 @@ class Listeners(Service):
         """Say where: what came before this has been taken up, and the first request will be served."""
         super().startService()  # type: ignore[no-untyped-call]
         self.resume()
-        self._write_urls()
-        for url in self.urls:
-            self.log.info("listening on {url}", url=url)
+        self._announce(self.urls)
 
     def stopService(self) -> Deferred[list[tuple[bool, None]]]:
         """Accept no more connections, drop those there are, and take the address away."""
@@ -109,14 +108,13 @@ class Listeners(Service):
 
     def pause(self) -> None:
         """Let newcomers wait in the backlog, for `resume` or for whoever takes the sockets over."""
-        for port in self._ports:
-            _pause(port)
+        if self._factory is not None:
+            self._factory.context.doors.shut()
 
     def resume(self) -> None:
         """Accept again."""
-        for port in self._ports:
-            if hasattr(port, "startReading"):
-                port.startReading()
+        if self._factory is not None:
+            self._factory.context.doors.open()
 
     def leave(self) -> None:
         """Another daemon listens on these sockets now: close them here, and take nothing away that is its own."""
@@ -128,6 +126,9 @@ class Listeners(Service):
             super().stopService()  # type: ignore[no-untyped-call]
 
     def _close(self) -> list[Any]:
+        self.pause()  # whoever leaves from now on makes room for nobody
+        for coming in self._coming:
+            coming.cancel()
         closing = [port.stopListening() for port in self._ports or self._opened]
         self._ports.clear()
         self._opened.clear()
@@ -146,6 +147,11 @@ class Listeners(Service):
                 self._write_urls()
             except OSError as error:  # a full disk must not keep Servers from being changed
                 self.log.error("cannot write {file}: {reason}", file=str(self._url_file), reason=error.strerror)
+
+    def _announce(self, urls: Sequence[str]) -> None:
+        self._write_urls()
+        for url in urls:
+            self.log.info("listening on {url}", url=url)
 
     def _write_urls(self) -> None:
         """Tell programs on this machine: the first line is the daemon's own address, then a line for each Server."""
@@ -177,13 +183,22 @@ class Listeners(Service):
             self._open(endpoint)
 
     def _open(self, endpoint: str) -> None:
-        """By Twisted, which knows more kinds than we do. Raises what that raises."""
+        """By Twisted, which knows more kinds than we do. Raises what that raises; one that takes its time may fail later."""
         failures: list[Failure] = []
+        opening = True
         factory = Factory() if self._factory is None else self._factory
         listening = serverFromString(self._reactor, _with_backlog(endpoint)).listen(factory)
-        listening.addCallbacks(lambda port: self._listens(endpoint, port), failures.append)
+        listening.addCallback(lambda port: self._listens(endpoint, port))
+        listening.addErrback(lambda failure: failures.append(failure) if opening else self._late(endpoint, failure))
+        opening = False
         if failures:
             failures[0].raiseException()
+        if not listening.called:
+            self._coming.append(listening)
+
+    def _late(self, endpoint: str, failure: Failure) -> None:
+        if not failure.check(CancelledError):  # others listen by now, and are used: that is no reason to end
+            self.log.failure("nobody can connect to {endpoint}", failure, endpoint=endpoint)
 
     def _take_over(self, endpoint: str, given: list[socket.socket]) -> None:
         place = sockets.place_of(_with_backlog(endpoint))
@@ -198,16 +213,21 @@ class Listeners(Service):
 
     def _listens(self, endpoint: str, port: Any) -> None:
         self._opened.append(port)
+        known = len(self.urls)
         opened = getattr(port, "socket", None)
         address = port.getHost()
-        if self._factory is not None:
-            port = self._factory.listening(port)
-            self._ports.append(port)
-        _pause(port)  # until what came before has been taken up
+        if self._factory is None:
+            _pause(port)  # for ever: workers accept from its socket
+        else:
+            if not self.running:
+                self.pause()  # until what came before has been taken up
+            self._ports.append(self._factory.listening(port))
         if isinstance(opened, socket.socket) and sockets.shareable(endpoint):
             self._keep(endpoint, [opened])
         elif isinstance(address, IPv4Address | IPv6Address):
             self._say(endpoint, address.host, address.port)
+        if self.running:
+            self._announce(self.urls[known:])
 
     def _keep(self, endpoint: str, opened: list[socket.socket]) -> None:
         if endpoint not in self.sockets and opened[0].family != socket.AF_UNIX:

@@ -1,4 +1,4 @@
-"""A listener that cannot be opened: one line that says what to do about it, and status 1."""
+"""Listeners that cannot be opened, or only after a while; and who may not come in meanwhile."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import CannotListenError
 from twisted.internet.testing import MemoryReactor
 from twisted.trial.unittest import SynchronousTestCase
 
+from sticky import listeners
 from sticky.edge.context import EdgeFactory
 from sticky.listeners import Listeners
+from tests.fakes.edge import FakeEdge
 
 
 class Refusing(MemoryReactor):
@@ -43,3 +47,77 @@ class AdviceTests(SynchronousTestCase):
         self.assertIn("no address of this machine", self.line(errno.EADDRNOTAVAIL))
         self.assertIn("Ports below 1024", self.line(errno.EACCES))
         self.assertIn("Choose another one", self.line(errno.EMFILE))
+
+
+class Port:
+    """A listening port."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def getHost(self) -> IPv4Address:
+        return IPv4Address("TCP", "192.0.2.1", 80)
+
+    def startReading(self) -> None:
+        self.calls.append("start")
+
+    def stopReading(self) -> None:
+        self.calls.append("stop")
+
+    def stopListening(self) -> Deferred[None]:
+        self.calls.append("close")
+        return succeed(None)
+
+
+class Slow:
+    """An endpoint that listens when the test says so."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self.listening: Deferred[Port] = Deferred(lambda _: setattr(self, "cancelled", True))
+
+    def listen(self, factory: object) -> Deferred[Port]:
+        return self.listening
+
+
+class SlowEndpointTests(SynchronousTestCase):
+    """Twisted's own endpoints listen at once; a plugin's need not."""
+
+    def setUp(self) -> None:
+        self.endpoint = Slow()
+        self.patch(listeners, "serverFromString", lambda reactor, text: self.endpoint)
+        self.folder = Path(self.mktemp())
+        self.folder.mkdir()
+        edge = FakeEdge()
+        self.listeners = Listeners(edge.reactor, ["onion:80"], edge.factory, self.folder, {})
+        self.listeners.privilegedStartService()
+
+    def url(self) -> str:
+        return (self.folder / "url").read_text().strip()
+
+    def test_before_the_start_nobody_is_accepted_and_then_everybody(self) -> None:
+        port = Port()
+        self.endpoint.listening.callback(port)
+        self.assertEqual(port.calls, ["stop"])
+        self.listeners.startService()
+        self.assertEqual((port.calls, self.url()), (["stop", "start"], "http://192.0.2.1:80"))
+
+    def test_one_that_listens_after_the_start_accepts_at_once_and_is_announced(self) -> None:
+        self.listeners.startService()
+        self.assertEqual(self.url(), "")
+        port = Port()
+        self.endpoint.listening.callback(port)
+        self.assertEqual((port.calls, self.url()), ([], "http://192.0.2.1:80"))
+        self.listeners.stopService()
+        self.assertEqual(port.calls, ["stop", "close"])
+
+    def test_one_that_fails_after_the_start_is_said(self) -> None:
+        self.listeners.startService()
+        self.endpoint.listening.errback(CannotListenError("192.0.2.1", 80, OSError(errno.EADDRINUSE, "in use")))
+        self.assertEqual(len(self.flushLoggedErrors(CannotListenError)), 1)
+
+    def test_one_that_is_still_waited_for_is_given_up_at_the_stop(self) -> None:
+        self.listeners.startService()
+        self.listeners.stopService()
+        self.assertTrue(self.endpoint.cancelled)
+        self.assertEqual(self.flushLoggedErrors(), [])

@@ -1,4 +1,4 @@
-"""How many clients are in, in all and from one address, and when listeners pause. Knows nothing of what clients do inside."""
+"""How many clients are in, in all and from one address, and when listeners accept. Knows nothing of what clients do inside."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def connections_possible() -> int:
 class Doors:
     """Counts clients. At the limit the listeners stop accepting: newcomers wait in the kernel's backlog, and nothing spins.
 
+    They also stop while the doors are `shut`, whatever room there is: both are decided here, so that neither undoes the other.
     The limit keeps clear of the limit of open files, because an `accept` that fails for want of a descriptor makes a
     level-triggered listener report the same newcomer for ever.
     """
@@ -45,15 +46,26 @@ class Doors:
         self._by_address: dict[str, int] = {}
         self._listeners: list[Listener] = []
         self._full = False
+        self._shut = False
         self._clock = clock
         self._logged_at = -LOG_EVERY
         self._log = Logger(namespace="sticky.edge") if log is None else log
 
     def add_listener(self, listener: Listener) -> None:
-        """Pause this port when the doors are full."""
+        """Pause this port when the doors are full, or shut."""
         self._listeners.append(listener)
-        if self._full:
+        if self._full or self._shut:
             listener.stopReading()
+
+    def shut(self) -> None:
+        """Let newcomers wait in the kernel's backlog until `open`. Doubled: a no-op."""
+        self._shut = True
+        self._pause()
+
+    def open(self) -> None:
+        """Let in as many as there is room for. Doubled: a no-op."""
+        self._shut = False
+        self._go_on()
 
     def enter(self, address: str) -> bool:
         """A client has connected. False: it is one too many from its address and was not counted."""
@@ -64,8 +76,7 @@ class Doors:
         self.count(address)
         if self.inside >= self.limit and not self._full:
             self._full = True
-            for listener in self._listeners:
-                listener.stopReading()
+            self._pause()
             self.say("{count} clients are connected, which is the limit: accepting pauses", count=self.inside)
         return True
 
@@ -84,6 +95,14 @@ class Doors:
             del self._by_address[address]
         if self._full and self.inside < self.limit:
             self._full = False
+            self._go_on()
+
+    def _pause(self) -> None:
+        for listener in self._listeners:
+            listener.stopReading()
+
+    def _go_on(self) -> None:
+        if not self._full and not self._shut:
             for listener in self._listeners:
                 listener.startReading()
 

@@ -44,6 +44,20 @@ class DoorsTests(TestCase):
         self.doors.left("b")
         self.assertTrue(self.listener.reading and late.reading)
 
+    def test_shut_doors_stay_shut_whoever_leaves_and_full_ones_full_whoever_opens(self) -> None:
+        for address in ("a", "b", "c"):
+            self.doors.enter(address)
+        self.doors.shut()
+        late = Listener()
+        self.doors.add_listener(late)
+        self.doors.left("c")
+        self.assertFalse(self.listener.reading or late.reading, "there is room, but they are shut")
+        self.doors.enter("c")
+        self.doors.open()
+        self.assertFalse(self.listener.reading or late.reading, "they are open, but there is no room")
+        self.doors.left("c")
+        self.assertTrue(self.listener.reading and late.reading)
+
     def test_one_address_has_a_limit_of_its_own_but_a_unix_socket_has_none(self) -> None:
         self.assertEqual([self.doors.enter("a") for _ in range(3)], [True, True, False])
         self.doors.left("a")
