@@ -1,6 +1,6 @@
 """The seams: what one room may ask of another, and the values that cross. No behaviour.
 
-The edge and the control calls reach rules and state only through these; `sticky.tap` is the one place that ties them.
+The edge and the control calls reach rules and state only through these; `sticky.wiring` is the one place that ties them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`twistd sticky`: the command line, and the one place that wires the rooms together. Must hold no rule.
+"""`twistd sticky`: its command line, read and checked. Must hold no rule; what is wired together of it is `sticky.wiring`'s.
 
 A wrong configuration ends here, before twistd daemonizes: one line on stderr and exit status 2. (A UsageError would
 print the whole usage and exit with 1; anything raised from `makeService` is a traceback.)
@@ -87,7 +87,7 @@ class Options(usage.Options):
         if app is None and file is None:
             raise ConfigError("command line", "", "nothing to serve; give --app game.py, --config sticky.toml or both")
         self.sources = Sources(None if file is None else Path(file), app, self._flags(), Path.cwd())
-        # User code runs in a child only, and only before the reactor: this blocks (architecture, decision 8).
+        # User code runs in a child only, never where keys and other Servers' state are. This blocks, before there is a reactor.
         self.settings = self.sources.read(describe, os.environ, installed())
         for warning in self.settings.warnings:
             sys.stderr.write(f"sticky: warning: {one_line(warning)}\n")

@@ -203,7 +203,7 @@ class Ledger:
                 session.reason = EndReason.IDLE_TIMEOUT
                 self._end(session, SessionInput.EXPIRE)
 
-    # --- for replay and inspection
+    # --- for a restart, and for whoever looks
 
     def restore(self, now: float, session: Session) -> None:
         """Put a session in as it is, its idle clock starting now."""

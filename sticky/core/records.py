@@ -1,4 +1,4 @@
-"""What must survive a restart, as facts in one order. Frozen; a journal writes them, `replay` reads them. Times are those of `now`."""
+"""What must survive a restart, as facts in one order. Frozen; a journal keeps them, `Memory` folds them. Times are those of `now`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Server as the edge sees it, and which one a Host reaches. Built by `sticky.tap` from the configuration; no parsing of files."""
+"""One Server as the edge sees it, and which one a Host reaches. Built by `sticky.parts` from the settings; reads no files."""
 
 from __future__ import annotations
 
