@@ -161,6 +161,7 @@ class LeaseBook:
             self._follow_up()
         if address is None:  # adopted, and where it listens was never noted: nothing may stay in flight for that
             self._fleet.finish(self._seconds(), container, core)
+            self._follow_up()
             raise errors.ContainerUnavailable(retry_after=1.0)
         lease = Lease(core, container, address, holder, self)
         leases = self._leases.get(core.id)
@@ -210,7 +211,7 @@ class LeaseBook:
         waiting = self._telling.get(container)
         if waiting:
             one = next(iter(waiting))  # after it there may be others
-            one.addCallback(lambda _: self.when_told(container, then))
+            one.addCallback(lambda _: safely(self.log, self.when_told, container, then))
         else:
             then()
 

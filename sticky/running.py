@@ -57,8 +57,13 @@ class Running:
 
     def spawn(self, effect: SpawnContainer) -> None:
         """Run a new one. Intent is durable before the deed: whatever runs is known to the next daemon."""
+        try:
+            spec = self._spec(effect.container, effect.deployment)
+        except Exception:
+            self._impossible(effect.container)
+            return
         self._intended.add(effect.container)
-        self._specs[effect.container] = self._spec(effect.container, effect.deployment)
+        self._specs[effect.container] = spec
         self._note_place(effect.container)
         durable = self._journal.settled()
         durable.addCallbacks(
@@ -150,14 +155,17 @@ class Running:
         try:
             self._running[container] = self._backend.spawn(self._specs[container], self)
         except Exception:
-            # A backend's own fault, not the program's: a start that failed, like any other, or the Server would wait for ever.
-            self.log.failure(
-                "container {container} of {server} could not be spawned", container=container, server=self._server
-            )
             self._forget(container)
-            self._happened(ContainerExited(container, "failed"))
+            self._impossible(container)
             return
         self._note_place(container)
+
+    def _impossible(self, container: ContainerId) -> None:
+        # A fault of ours or the backend's, not the program's: a start that failed, like any other, or the Server would wait for ever.
+        self.log.failure(
+            "container {container} of {server} could not be spawned", container=container, server=self._server
+        )
+        self._happened(ContainerExited(container, "failed"))
 
     def _not_durable(self, container: ContainerId, failure: Failure) -> None:
         self._never_spawned(container)

@@ -1,4 +1,4 @@
-"""One Server at work: events to its fleet, effects to the world. Owns the fleet, ONE timer, leases and waiting starts.
+"""One Server at work: events to its fleet, effects to the world. Owns the fleet, ONE timer, and the parts that carry effects out.
 
 Decides nothing (that is `sticky.core`), moves no bytes (that is `sticky.edge`), knows no way to run a container (that is
 `sticky.containers`).
@@ -12,10 +12,9 @@ from functools import partial
 from typing import Any
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from sticky import errors
 from sticky.core.container import ContainerState
@@ -39,8 +38,6 @@ from sticky.core.events import (
     Deployed,
     Event,
     PolicyChanged,
-    StartAbandoned,
-    StartRequested,
     StopRequested,
     TimePassed,
 )
@@ -48,7 +45,6 @@ from sticky.core.fleet import TOKEN_LEEWAY, Fleet
 from sticky.core.memory import Memory
 from sticky.core.recall import buried, memory_of, recall
 from sticky.core.records import ContainerMoved, Record, SessionDrains
-from sticky.core.session import SessionState
 from sticky.core.tokens import Claims
 from sticky.core.values import (
     UNBOUNDED,
@@ -57,8 +53,8 @@ from sticky.core.values import (
     EndReason,
     Policy,
     ServerName,
-    WaiterId,
 )
+from sticky.granting import Granting
 from sticky.isticky import (
     ContainerSpec,
     Credentials,
@@ -77,7 +73,6 @@ from sticky.running import Running
 from sticky.session_answers import SessionAnswers
 from sticky.turn_leases import TurnBook
 from sticky.visits import VisitBook, VisitLease
-from sticky.waiting import Waiting
 
 
 class ServerService(SessionAnswers, Service):
@@ -103,18 +98,17 @@ class ServerService(SessionAnswers, Service):
         self.server = server
         self._call_end = call_end
         self.fleet = fleet
-        self._minting = minting
         self._clock = clock
         self._journal: Journal = NoJournal() if journal is None else journal
         self._timer: IDelayedCall | None = None
         self._timer_at = UNBOUNDED
         self._todo: deque[Effect | Record] = deque()
         self._busy = False
-        self.containers = Running(server, backend, spec, self._journal, self._happened, self._storage_failed)
+        self._starts = Granting(server, fleet, minting, self._journal, clock, self._step, self._follow_up)
+        self.containers = Running(server, backend, spec, self._journal, self._happened, self._starts.storage_failed)
         self._leases = LeaseBook(fleet, self.containers.addresses, clock, self._follow_up)
         self.turns = TurnBook(fleet, self.containers.addresses, clock, self._follow_up, self._leases)
         self._visits = VisitBook(fleet, self.containers.addresses, clock, self._follow_up)
-        self._waiting = Waiting()
         self._gone: list[Deferred[None]] = []
 
     # --- start and stop
@@ -165,7 +159,7 @@ class ServerService(SessionAnswers, Service):
             self._timer.cancel()
             self._timer = None
             self._timer_at = UNBOUNDED
-        self._waiting.answer_all(Failure(errors.ShuttingDown(retry_after=5.0)))
+        self._starts.stop()
 
     # --- while another daemon takes over
 
@@ -204,73 +198,11 @@ class ServerService(SessionAnswers, Service):
 
     def start(self, request: StartRequest) -> Deferred[Credentials]:
         """See `ISessions`."""
-        if not self._journal.works:
-            return fail(errors.StorageFailed(retry_after=1.0))
-        waiter, answer = self._waiting.join(self._left)
-        self._step(
-            StartRequested(waiter, request.caller, request.owner, request.idle_timeout, request.key, request.name)
-        )
-        return answer
+        return self._starts.start(request)
 
     def position(self, waiting: Deferred[Credentials]) -> QueuePosition | None:
         """See `ISessions`."""
-        waiter = self._waiting.who(waiting)
-        place = None if waiter is None else self.fleet.position(waiter)
-        if place is None:
-            return None
-        now = self._clock.seconds()
-        position, start = place
-        return QueuePosition(position, now - start.asked_at, start.deadline - now)
-
-    def _storage_failed(self, failure: Failure) -> None:
-        """Nothing can be started just now: nobody is to wait for it until the queue's time is up."""
-        for waiter in self._waiting.all():
-            self._waiting.answer(waiter, failure)
-            self._step(StartAbandoned(waiter))
-
-    def _left(self, waiter: WaiterId) -> None:
-        self._step(StartAbandoned(waiter))
-
-    def _grant(self, effect: GrantStart) -> None:
-        """Answer with credentials, once the journal has the session."""
-        if effect.waiters:
-            self._when_durable(lambda: self._hand_out(effect), lambda failure: self._take_back(effect, failure))
-
-    def _hand_out(self, effect: GrantStart) -> None:
-        container = self.fleet.capacity.containers.get(effect.container)
-        try:
-            session = self.fleet.look(self._clock.seconds(), effect.container, effect.session)
-        except errors.SessionEnded:
-            session = None
-        if container is None or session is None or session.state is not SessionState.ACTIVE:
-            # Lost between the grant and its commit: the client asks again, and gets a session that lives.
-            self._take_back(effect, Failure(errors.Unavailable(retry_after=1.0)))
-            return
-        claims = self._minting.claims(self.server, container, effect.session, self._clock.seconds())
-        token = self._minting.sign(claims)
-        self.log.info(
-            "session {session} started on {container} of {server}",
-            session=effect.session,
-            container=effect.container,
-            server=self.server,
-        )
-        for waiter in effect.waiters:
-            self._waiting.answer(
-                waiter,
-                Credentials(effect.session, token, effect.idle_timeout, float(claims.expires_at), effect.created),
-            )
-
-    def _take_back(self, effect: GrantStart, failure: Failure) -> None:
-        """The grant cannot be kept: refuse, and end what nobody has a token for."""
-        for waiter in effect.waiters:
-            self._waiting.answer(waiter, failure)
-        if effect.created:
-            self.fleet.disown(effect.session)
-            try:
-                self.fleet.terminate(self._clock.seconds(), effect.container, effect.session, None)
-            except errors.UnknownSession:
-                pass
-            self._follow_up()
+        return self._starts.position(waiting)
 
     # --- containers
 
@@ -341,10 +273,9 @@ class ServerService(SessionAnswers, Service):
     def _do(self, effect: Effect | Record) -> None:
         match effect:
             case GrantStart():
-                self._grant(effect)
+                self._starts.grant(effect)
             case RefuseStart():
-                for waiter in effect.waiters:
-                    self._waiting.answer(waiter, Failure(effect.error))
+                self._starts.refuse(effect)
             case SpawnContainer():
                 self.containers.spawn(effect)
             case TerminateContainer():
@@ -374,13 +305,6 @@ class ServerService(SessionAnswers, Service):
                 self._visits.end(effect.container, effect.reason, effect.detail)
             case _:
                 self._journal.write((self.server, effect))
-
-    def _when_durable(self, then: Callable[[], None], otherwise: Callable[[Failure], None]) -> None:
-        """Go on when everything decided so far would survive this process; without a journal that is now."""
-        self._journal.settled().addCallbacks(lambda _: then(), otherwise).addErrback(self._unexpected)
-
-    def _unexpected(self, failure: Failure) -> None:
-        self.log.failure("an effect could not be carried out", failure)
 
     def _end(self, effect: EndSession) -> None:
         self.log.info(

@@ -105,6 +105,11 @@ class LeaseTests(TestCase):
         self.book.end(SESSION, EndReason.IDLE_TIMEOUT, None)
         self.assertEqual((self.fleet.count, self.holder.told), (0, []))
 
+    def test_what_follows_from_the_end_of_one_that_could_not_be_had_is_looked_at(self) -> None:
+        book = LeaseBook(self.fleet, {}, Clock(), lambda: self.followed.append(self.fleet.count))
+        self.assertRaises(errors.ContainerUnavailable, book.begin, claims(), self.holder)
+        self.assertEqual(self.followed, [1, 0])
+
     def test_the_end_comes_to_each_holder_once(self) -> None:
         leases = [self.book.begin(claims(), self.holder) for _ in range(3)]
         self.book.end(SESSION, EndReason.TERMINATED, None)

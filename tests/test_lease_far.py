@@ -8,6 +8,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
+from sticky.core.container import KILL_AFTER
 from sticky.core.events import StopRequested
 from sticky.core.values import EndReason
 from sticky.isticky import IFarHolder
@@ -77,6 +78,20 @@ class FarHolderTests(ServiceCase):
         far.in_flight, far.idle_for = 0, 0.5
         status = self.service.status(self.about)
         self.assertEqual((status.in_flight, status.idle_left), (0, status.idle_timeout - 0.5))
+
+    def test_one_that_cannot_be_asked_to_go_is_said_and_killed_when_its_time_is_up(self) -> None:
+        far = self.hold()
+        (container,) = self.backend.spawned
+
+        def broken() -> None:
+            raise LookupError("a fault of this backend")
+
+        container.terminate = broken  # type: ignore[method-assign]
+        self.service._step(StopRequested())
+        far.acknowledge()
+        self.assertEqual(len(self.flushLoggedErrors(LookupError)), 1)
+        self.clock.pump([KILL_AFTER, 0])
+        self.assertEqual((container.signals, container.state.value), (["KILL"], "gone"))
 
     def test_a_container_is_asked_to_go_when_it_knows(self) -> None:
         far = self.hold()

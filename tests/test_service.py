@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -81,6 +82,8 @@ class ServiceCase(SynchronousTestCase):
         )
         key = SigningKey("k1", bytes(32))
         self.verifier = Verifier({key.key_id: key.public})
+        self.signing: Callable[[Claims], str] = key.sign
+        self.defining: Callable[[ContainerId, DeploymentId], ContainerSpec] = self.spec
         fleet = Fleet(Policy(**policy), DeploymentId("dp-1"), ids)  # type: ignore[arg-type]
         self.journal = SlowJournal()
         self.called: list[tuple[ContainerId, str]] = []
@@ -88,8 +91,8 @@ class ServiceCase(SynchronousTestCase):
             NAME,
             fleet,
             self.backend,
-            self.spec,
-            Minting(key.sign, lambda: WALL + self.clock.seconds()),
+            lambda container, deployment: self.defining(container, deployment),
+            Minting(lambda claims: self.signing(claims), lambda: WALL + self.clock.seconds()),
             self.clock,
             self.journal,
             lambda container, detail: self.called.append((container, detail)),
@@ -520,6 +523,32 @@ class DurabilityTests(ServiceCase):
 
 
 class FaultTests(ServiceCase):
+    def test_a_start_whose_token_cannot_be_made_is_answered_and_leaves_no_session(self) -> None:
+        self.build()
+        first = self.session()
+
+        def broken(claims: Claims) -> str:
+            raise ValueError("a fault of this signature")
+
+        self.signing = broken
+        refusal = self.failureResultOf(self.start(), errors.Refusal).value
+        self.assertEqual((refusal.status, refusal.code), (500, "internal_error"))
+        self.assertEqual([status.session for status in self.listed()], [first.session])
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+
+    def test_a_definition_that_raises_is_a_failed_start_and_holds_nothing_up(self) -> None:
+        self.build()
+
+        def broken(container: ContainerId, deployment: DeploymentId) -> ContainerSpec:
+            raise LookupError("a fault of this definition")
+
+        self.defining = broken
+        waiting = self.start()
+        self.clock.pump([0.0, 1.0, 2.0])
+        self.failureResultOf(waiting, errors.ContainersFailing)
+        self.successResultOf(self.service.drain())
+        self.assertEqual(len(self.flushLoggedErrors(LookupError)), 3)
+
     def test_a_backend_that_raises_is_a_failed_start_and_holds_nothing_up(self) -> None:
         self.build()
 

@@ -67,7 +67,7 @@ class QueueEvents:
         self._tick: IDelayedCall | None = None
         self._told: tuple[int, float] | None = None  # the position written last, and when anything was
         self._first: tuple[int, float] | None = None  # the position written first, and when: gives the pace
-        waiting.addCallbacks(self._granted, self._refused)
+        waiting.addCallbacks(self._granted, self._refused).addErrback(self._untold)
 
     def start(self, write: object, finish: object) -> None:
         """See `IEventStream`."""
@@ -105,6 +105,9 @@ class QueueEvents:
             self._log.failure("A start failed in a way that no client can be told.", failure)
             refusal = Refusal()
         self._decide(event("failed", bodies.failed(refusal)))
+
+    def _untold(self, failure: Failure) -> None:
+        self._log.failure("How a start was decided could not be told.", failure)
 
     def _decide(self, last_event: bytes) -> None:
         self._last_event = last_event

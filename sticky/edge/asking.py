@@ -63,7 +63,7 @@ class Asking(ExchangeEnds, ABC):
         """Go on when this lease, of which the exchange is the holder, is there."""
         self._waiting = lease
         self.half_close_timeout = None  # in a line as in a queue, a FIN means that the client is gone
-        lease.addCallbacks(self._granted_late, self._not_granted)
+        lease.addCallbacks(self._granted_late, self._not_granted).addErrback(self._went_wrong)
 
     def _granted_late(self, lease: ILease) -> None:
         self._waiting = None
@@ -80,6 +80,11 @@ class Asking(ExchangeEnds, ABC):
         else:
             self.front.context.log.failure("a lease could not be had", failure)
             self.refuse(errors.Unavailable())
+
+    def _went_wrong(self, failure: Failure) -> None:
+        # A fault of ours. In the client's own turn it would end the connection; here nobody else would ever hear of it.
+        self.front.context.log.failure("a request that had waited could not go on", failure)
+        self.front.cut()
 
     def granted(self, lease: ILease) -> None:
         """Go on with this lease, of which the exchange is the holder."""
@@ -176,6 +181,8 @@ class Asking(ExchangeEnds, ABC):
             upstream.tell_when_written()
         elif not complete:
             self._open_body(upstream)
+        else:
+            self.front.resumeProducing()  # paused, if much came before there was a connection: its FIN must be seen
         if self.site.response_timeout is not None:
             self._expect_answer(self.site.response_timeout)
 

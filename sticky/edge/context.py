@@ -27,6 +27,7 @@ from sticky.edge.upstream import Upstreams
 from sticky.edge.wire import Names
 from sticky.isticky import IControl, ILease, IRouting
 from sticky.observe.access import AccessLog
+from sticky.observe.safely import safely
 
 MAX_REMEMBERED = 1024  #: clients' addresses whose field lines are remembered, about 2 KB each
 
@@ -114,7 +115,7 @@ class EdgeContext:
         """Cut every client of this edge and every connection to a container, and leave no timer. WebSockets are their relay's."""
         for entry in self.sweep.entries():
             if isinstance(entry, Frontend):
-                entry.cut()
+                safely(self.log, entry.cut)
         self.upstreams.drop_idle()
         self.sweep.stop()
         self.access.close()

@@ -57,7 +57,7 @@ class ControlCall:
         else:
             assert isinstance(answer, Deferred)
             self._waiting = answer
-            answer.addCallbacks(self._answered, self._failed)
+            answer.addCallbacks(self._answered, self._failed).addErrback(self._went_wrong)
 
     def _answered(self, answer: Answer | IEventStream) -> None:
         self._waiting = None
@@ -77,6 +77,11 @@ class ControlCall:
         else:
             self._front.context.log.failure("a control call failed", failure)
             self._refuse(errors.Refusal())
+
+    def _went_wrong(self, failure: Failure) -> None:
+        # A fault of ours: in the client's own turn it would end the connection, here nobody else would ever hear of it.
+        self._front.context.log.failure("the answer to a control call could not be written", failure)
+        self._front.cut()
 
     def _answer(self, answer: Answer) -> None:
         self._over = True

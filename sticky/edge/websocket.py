@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from sticky import errors
 from sticky.core.values import ContainerId, EndReason
@@ -24,6 +25,9 @@ from sticky.edge.liveness import Liveness, Marks
 from sticky.edge.messages import ClientMessages, ContainerMessages
 from sticky.edge.websocket_relay import SILENT_CHECKS, Relay
 from sticky.isticky import ILease
+from sticky.observe.safely import safely
+
+_log = Logger(namespace="sticky.edge")
 
 MAX_HANDSHAKES = 10_000  #: that may be under way at once, where the limit of open files allows it
 
@@ -165,21 +169,21 @@ class WebSocketRelays:
         if self._stopped is None:
             self._stopped = Deferred()
             for dialling in list(self._dialling):
-                dialling.failed(errors.ShuttingDown())
-            for home in self._homes.values():
-                for relay in home.liveness:
-                    assert isinstance(relay, Relay)
-                    relay.close(code, reason.encode())
+                safely(_log, dialling.failed, errors.ShuttingDown())
+            for relay in self._joined():
+                safely(_log, relay.close, code, reason.encode())
             self._if_over()
         return self._stopped
 
     def cut_all(self) -> None:
         """Close every connection of every relay now: nobody is waited for any more."""
         for dialling in list(self._dialling):
-            dialling.failed(errors.ShuttingDown())
-        for relay in [one for home in self._homes.values() for one in list(home.liveness)]:
-            assert isinstance(relay, Relay)
-            relay.late()
+            safely(_log, dialling.failed, errors.ShuttingDown())
+        for relay in self._joined():
+            safely(_log, relay.late)
+
+    def _joined(self) -> list[Relay]:
+        return [relay for home in self._homes.values() for relay in home.liveness if isinstance(relay, Relay)]
 
     def _settled(self, relay: Relay) -> None:
         container = self._dialling.pop(relay, None)

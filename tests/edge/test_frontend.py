@@ -80,6 +80,22 @@ class LeaseTests(TestCase):
         client.drain()
         self.assertIn(b" 410 ", client.taken[len(ANSWER) :])
 
+    def test_a_fault_of_ours_after_a_late_lease_ends_the_connection_and_the_lease(self) -> None:
+        edge = FakeEdge()
+        edge.routing.late = True
+        client = edge.client()
+        client.receive(get())
+
+        def broken(*_: object, **__: object) -> None:
+            raise LookupError("a fault of this reactor")
+
+        self.patch(edge.reactor, "connectTCP", broken)
+        edge.routing.grant_all()
+        edge.reactor.advance(0)
+        self.assertTrue(client.lost)
+        self.assertEqual((edge.routing.held, [record.status for record in edge.records]), (set(), [499]))
+        self.assertEqual(len(self.flushLoggedErrors(LookupError)), 1)
+
     def test_a_client_that_leaves_while_dialling_gives_up_the_dial(self) -> None:
         edge = FakeEdge()
         client = edge.client()
@@ -334,6 +350,21 @@ class EndTests(TestCase):
         edge.reactor.advance(0)
         self.assertTrue(all(client.lost for client in clients) and container.aborted)
         self.assertEqual(edge.reactor.getDelayedCalls(), [])
+
+    def test_stopping_the_edge_cuts_the_others_where_one_fails(self) -> None:
+        edge = FakeEdge()
+        clients = [edge.client() for _ in range(5)]
+
+        def broken() -> None:
+            raise LookupError("a fault of this transport")
+
+        for client in clients[1::2]:
+            client.abortConnection = broken  # type: ignore[method-assign]
+        edge.context.stop()
+        edge.reactor.advance(0)
+        self.assertTrue(all(client.lost for client in clients[::2]))
+        self.assertEqual(edge.reactor.getDelayedCalls(), [])
+        self.assertEqual(len(self.flushLoggedErrors(LookupError)), 2)
 
     def test_states_only_go_where_the_table_says(self) -> None:
         edge = FakeEdge()

@@ -295,6 +295,15 @@ class ControlTests(TestCase):
         client.drain()
         self.assertIn(b"retry-after: 3", fields(client.taken.partition(b"late")[2]))
 
+    def test_a_late_answer_that_is_none_ends_the_connection(self) -> None:
+        edge = FakeEdge()
+        waiting = edge.control.wait()
+        client = ask(edge, self.START + b"\r\n")
+        waiting.callback(None)  # type: ignore[arg-type]
+        edge.reactor.advance(0)
+        self.assertTrue(client.lost)
+        self.assertEqual(len(self.flushLoggedErrors(AttributeError)), 1)
+
     def test_events_pass_and_the_stream_stops_when_the_client_leaves(self) -> None:
         stream = Stream()
         edge = FakeEdge()

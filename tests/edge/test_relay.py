@@ -139,6 +139,18 @@ class RelayTests(TestCase):
             container.drain()
         self.assertEqual(len(container.taken.partition(b"\r\n\r\n")[2]), 200_000)
 
+    def test_a_client_whose_whole_body_came_before_there_is_a_connection_is_read_again_and_its_fin_seen(self) -> None:
+        self.client.receive(get(method=b"POST", extra=b"Content-Length: 100000\r\n"))
+        self.client.receive(b"x" * 100_000)
+        self.assertFalse(self.client.reading)
+        container = self.edge.container()
+        container.drain()
+        self.assertTrue(self.client.reading)
+        self.client.receive_fin()
+        self.edge.reactor.pump([1.0] * 11)
+        self.assertTrue(self.client.lost and container.aborted)
+        self.assertEqual(self.edge.routing.held, set())
+
     def test_an_answer_before_the_upload_ends_is_read_in_peace(self) -> None:
         container = self.ask(get(method=b"POST", extra=b"Content-Length: 100000\r\n") + b"x")
         container.receive(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")

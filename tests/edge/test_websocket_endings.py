@@ -398,6 +398,28 @@ class StoppingTests(EndingCase):
         self.assertOver(relayed)
         self.assertEqual(done, [None])
 
+    def test_one_that_fails_keeps_no_other_from_being_closed_or_cut(self) -> None:
+        opened = Relayed().open()
+        clients = [opened.client]
+        for _ in range(3):
+            opened.client = FakeTransport(opened.reactor)
+            opened.front = FakeFront(opened.client)
+            opened.open()
+            clients.append(opened.client)
+
+        def broken(*_: object) -> None:
+            raise LookupError("a fault of this transport")
+
+        for client in clients[::2]:
+            client.write = client.abortConnection = broken  # type: ignore[method-assign,assignment]
+        opened.relays.close_all()
+        for client in clients[1::2]:
+            self.assertClose(client, 1001, b"server_stopped")
+        opened.relays.cut_all()
+        opened.settle()
+        self.assertTrue(all(client.lost for client in clients[1::2]))
+        self.assertEqual(len(self.flushLoggedErrors(LookupError)), 4)
+
     def test_those_who_do_not_answer_are_waited_for_until_the_deadline_only(self) -> None:
         relayed = Relayed().open()
         done: list[object] = []
