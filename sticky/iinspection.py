@@ -35,6 +35,8 @@ class ContainerView:
     in_flight: int  #: requests of all its sessions
     address: str | None  #: None: it is not ready yet
     pid: int | None  #: None where its backend has no process of this machine
+    #: how it is made sure that nothing that it started stays: "cgroup", "pid_namespace" or "best_effort"; None: it never ran
+    descendants: str | None
 
 
 @attrs.frozen

@@ -217,7 +217,8 @@ class Inspection:
         now, places = self._clock.seconds(), service.containers.places()
         views = []
         for box in service.fleet.capacity.containers.values():
-            pid = found_by(places.get(box.id, {})).get("pid")
+            place = found_by(places.get(box.id, {}))
+            pid, descendants = place.get("pid"), place.get("descendants")
             views.append(
                 ContainerView(
                     box.id,
@@ -232,6 +233,7 @@ class Inspection:
                     box.requests + sum(service.in_flight(session) for session in service.fleet.ledgers[box.id]),
                     _shown(service.containers.addresses.get(box.id)),
                     pid if isinstance(pid, int) else None,
+                    descendants if isinstance(descendants, str) else None,
                 )
             )
         return views

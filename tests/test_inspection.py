@@ -136,6 +136,14 @@ class LookingTests(InspectionCase):
         lease.release()
         self.assertEqual((self.inspection.servers()[0].in_flight, self.inspection.servers()[0].refused), (0, 0))
 
+    def test_how_it_is_made_sure_that_nothing_of_a_container_stays(self) -> None:
+        self.inspection.start("game", None, None).addErrback(lambda _: None)
+        self.assertIsNone(self.inspection.containers("game")[0].descendants)  # its backend does not say
+        place = {"pid": 7, "descendants": "cgroup"}
+        self.patch(MemoryContainer, "place", property(lambda container: place))
+        (view,) = self.inspection.containers("game")
+        self.assertEqual((view.pid, view.descendants), (7, "cgroup"))
+
     def test_why_containers_failed_and_when_the_next_attempt_is(self) -> None:
         waiting = self.inspection.start("game", None, None)
         for _ in range(3):

@@ -84,6 +84,7 @@ def container(view: ContainerView) -> Body:
         "in_flight": view.in_flight,
         "address": view.address,
         "pid": view.pid,
+        "descendants": view.descendants,
     }
 
 

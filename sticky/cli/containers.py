@@ -84,6 +84,7 @@ def show_(container: str, admin: Admin, as_json: bool) -> None:
             "age": f"{duration(one['age'])}, at most {duration(one['age'] + one['age_left'])}",
             "address": one["address"] or "-",
             "process": str(one["pid"] or "-"),
+            "descendants": one["descendants"] or "-",
             "sessions": f"{one['sessions']} of {one['limit']}",
             "in flight": str(one["in_flight"]),
         }

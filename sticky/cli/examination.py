@@ -21,6 +21,8 @@ from sticky.cli.client import Admin
 from sticky.cli.problems import Problem
 from sticky.config.loading import load
 from sticky.config.settings import Settings
+from sticky.containers.census import read
+from sticky.containers.cgroups import Cgroups
 from sticky.containers.plugins import installed
 from sticky.errors import ConfigError
 
@@ -56,7 +58,7 @@ Check = Callable[[], Iterator[Finding]]
 def examine(admin: Admin, config: Path | None) -> list[Finding]:
     """Everything, in order of what is to be mended first. A check that fails itself is a finding."""
     settings, findings = _settings(config)
-    answers, about = _daemon(admin)
+    daemon, about = _daemon(admin)
     findings = [*about, *findings]
     checks: list[Check] = [
         lambda: _state_dir(admin.local.state_dir),
@@ -66,10 +68,10 @@ def examine(admin: Admin, config: Path | None) -> list[Finding]:
         _ports,
         _backlog,
         _clock,
-        _cgroup,
+        lambda: _cgroup(daemon),
     ]
     if settings is not None:
-        checks += [lambda: _listeners(settings, answers), lambda: _certificates(settings)]
+        checks += [lambda: _listeners(settings, daemon is not None), lambda: _certificates(settings)]
     for check in checks:
         try:
             findings += check()
@@ -90,11 +92,12 @@ def _settings(config: Path | None) -> tuple[Settings | None, list[Finding]]:
     return settings, findings
 
 
-def _daemon(admin: Admin) -> tuple[bool, list[Finding]]:
+def _daemon(admin: Admin) -> tuple[int | None, list[Finding]]:
+    """Its pid; None if it does not answer."""
     try:
         found = admin.status()
     except Problem as problem:
-        return False, [Finding(Grade.WARN, "daemon", problem.text, problem.advice)]
+        return None, [Finding(Grade.WARN, "daemon", problem.text, problem.advice)]
     daemon = found["daemon"]
     findings = [Finding(Grade.OK, "daemon", f"sticky {daemon['version']} answers, pid {daemon['pid']}")]
     for server in found["servers"]:
@@ -102,7 +105,7 @@ def _daemon(admin: Admin) -> tuple[bool, list[Finding]]:
             times = server["failures"]["in_a_row"]
             text = f"containers of {server['name']} fail to start ({times} in a row)"
             findings.append(Finding(Grade.FAIL, "containers", text, "Why: sticky status"))
-    return True, findings
+    return int(daemon["pid"]), findings
 
 
 def _state_dir(path: Path) -> Iterator[Finding]:
@@ -213,19 +216,26 @@ def _clock() -> Iterator[Finding]:
         yield Finding(Grade.OK, "clock", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
 
 
-def _cgroup() -> Iterator[Finding]:
-    own = Path("/proc/self/cgroup").read_text().splitlines()
-    unified = next((line.removeprefix("0::") for line in own if line.startswith("0::")), None)
-    folder = None if unified is None else Path("/sys/fs/cgroup") / unified.lstrip("/")
-    if folder is not None and (folder / "cgroup.procs").exists() and os.access(folder, os.W_OK):
-        yield Finding(Grade.OK, "cgroup", f"version 2, {folder} is ours")
-        return
-    version = "version 2" if folder is not None and (folder / "cgroup.procs").exists() else "version 1 or none"
+def _cgroup(daemon: int | None) -> Iterator[Finding]:
+    """Where a daemon of this user may keep its containers: the one that answers, else one that was started here.
+
+    By a folder of our own beside those of daemons, which does not stay.
+    """
+    own = None if daemon is None else read(f"/proc/{daemon}/cgroup").decode("utf-8", "surrogateescape")
+    cgroups = Cgroups(f"doctor-{os.getpid()}", own=own)
+    try:
+        tracker = cgroups.tracker()
+        if tracker is not None:
+            text = f"version {tracker.version}, {tracker.base}: nothing that a container started outlives it"
+            yield Finding(Grade.OK, "cgroup", text)
+            return
+    finally:
+        cgroups.close()
     yield Finding(
         Grade.WARN,
         "cgroup",
-        f"{version}, not ours: what a container's programs leave behind is found by a search of /proc, at best",
-        "With systemd: Delegate=yes in the daemon's unit.",
+        "none that the daemon may write to: what a container's programs leave behind is found by a search of /proc, at best",
+        "With systemd: Delegate=yes and DelegateSubgroup=daemon in the daemon's unit.",
     )
 
 

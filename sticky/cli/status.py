@@ -41,7 +41,7 @@ def page(found: dict[str, Any]) -> list[RenderableType]:
     parts: list[RenderableType] = [headline(found["daemon"]), Text(), server_table(servers)]
     containers = [container for server in servers for container in server["containers"]]
     if containers:
-        parts += [Text(), container_table(containers)]
+        parts += [Text(), container_table(containers), Text(), *left_behind(servers)]
     for server in servers:
         troubles = list(trouble(server))
         if troubles:
@@ -97,6 +97,17 @@ def container_table(containers: Iterable[dict[str, Any]]) -> RenderableType:
     ]
     columns = ["CONTAINER", "SERVER", "STATE", "AGE", "SESSIONS", "IN FLIGHT", "ADDRESS", "PID"]
     return table(columns, rows, right=("AGE", "SESSIONS", "IN FLIGHT", "PID"))
+
+
+def left_behind(servers: Iterable[dict[str, Any]]) -> Iterable[Text]:
+    """A line for each Server with containers: what becomes of that which they start and leave behind, and by which means."""
+    for server in servers:
+        means = sorted({container["descendants"] for container in server["containers"]} - {None})
+        for one in means:
+            if one == "best_effort":
+                yield Text(f"{server['name']}: what hides from its container may outlive it ({one})", style="yellow")
+            else:
+                yield Text(f"{server['name']}: nothing that a container started outlives it ({one})", style="dim")
 
 
 def trouble(server: dict[str, Any]) -> Iterable[Text]:

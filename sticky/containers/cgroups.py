@@ -1,64 +1,31 @@
 """Control groups, versions 1 and 2: one for each container below `sticky/<realm>`, with its limits. Must not know containers' lives.
 
-At the top of each hierarchy and not below the daemon's own group: version 2 allows no limits below a group that has processes
-itself, as the daemon's has. Version 1 has a hierarchy for each controller, and machines mix the two. What only keeps track of
-processes prefers version 1's freezer, which a new process enters at once (see `Group.entrances`) and which stops what forks
-before it is killed; then version 2, where one write kills all that is in a group (Linux 5.14).
+At the top of each hierarchy, or below what was delegated to the daemon, and not below the daemon's own group: version 2 allows no
+limits below a group that has processes itself. Version 1 has a hierarchy for each controller, and machines mix the two. What only
+keeps track of processes prefers version 1's freezer, which a new process enters at once (see `Group.entrances`) and which stops
+what forks before it is killed; then version 2, where one write kills all that is in a group (Linux 5.14) or stops it (5.2).
 """
 
 from __future__ import annotations
 
+import errno
 import os
-import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import attrs
 
 from sticky.containers.census import read
+from sticky.containers.hierarchies import Hierarchy, hierarchies
 from sticky.containers.isolation import Isolation
 from sticky.containers.killing import kill_all
 from sticky.core.values import ContainerId
 
-TOP = "sticky"
 _PERIOD = 100_000  # microseconds, the kernel's default
 _LEAST_QUOTA = 1_000  # microseconds, the kernel's minimum
 _NEEDS = (("memory", "memory"), ("cpu", "cpu"), ("pids", "pids"))  # what is limited, and the controller that does it
 _TRACKERS = ("freezer", "", "pids", "memory", "cpu")  # the best one first; "" is version 2's own tree
-_OCTAL = re.compile(r"\\([0-7]{3})")
-
-
-@attrs.frozen
-class Hierarchy:
-    """One tree of groups."""
-
-    mount: Path
-    version: int
-
-    def folder(self, realm: str) -> Path:
-        return self.mount / TOP / realm
-
-
-def hierarchies(mountinfo: str) -> Mapping[str, Hierarchy]:
-    """The hierarchy of each controller, by proc_pid_mountinfo(5); version 2's own tree is the one called ""."""
-    found: dict[str, Hierarchy] = {}
-    second: Hierarchy | None = None
-    for line in mountinfo.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, (kind, _, options, *_) = left.split(" "), [*right.split(" "), "", "", ""]
-        if kind not in ("cgroup", "cgroup2") or len(fields) < 5:
-            continue
-        mount = Path(_OCTAL.sub(lambda match: chr(int(match.group(1), 8)), fields[4]))
-        if kind == "cgroup2":
-            second = Hierarchy(mount, 2)
-            continue
-        for controller in options.split(","):
-            found.setdefault(controller, Hierarchy(mount, 1))
-    if second is not None:
-        found[""] = second
-        for controller in read(str(second.mount / "cgroup.controllers")).decode().split():
-            found[controller] = second  # a controller is in one hierarchy only
-    return found
+_FREEZERS = (("freezer.state", "FROZEN", "THAWED"), ("cgroup.freeze", "1", "0"))  # version 1, 2: file, on, off
 
 
 @attrs.frozen
@@ -85,6 +52,11 @@ class Group:
                     return folder / name
         return None
 
+    @property
+    def unified(self) -> Path | None:
+        """Its folder in version 2's own tree, which decides about all resources that version 2 controls; None: it has none."""
+        return next((folder for folder in self.folders if (folder / "cgroup.events").exists()), None)
+
     def members(self) -> set[int]:
         """The living processes in it. Who has just died may still be among them."""
         found: set[int] = set()
@@ -100,14 +72,19 @@ class Group:
                 return
             except OSError:
                 continue
-        freezers = [folder / "freezer.state" for folder in self.folders if (folder / "freezer.state").exists()]
-        for freezer in freezers:
-            _attempt(freezer, "FROZEN")
+        freezers = [
+            (folder / name, on, off)
+            for folder in self.folders
+            for name, on, off in _FREEZERS
+            if (folder / name).exists()
+        ]
+        for freezer, on, _ in freezers:
+            _attempt(freezer, on)
         try:
             kill_all(self.members)  # a group takes a moment to freeze: what was forked meanwhile is found too
         finally:
-            for freezer in freezers:
-                _attempt(freezer, "THAWED")
+            for freezer, _, off in freezers:
+                _attempt(freezer, off)
 
     def remove(self) -> bool:
         """Whether nothing of it is left; False as long as it has a process that the kernel does not let go of."""
@@ -122,13 +99,18 @@ class Group:
 
 
 class Cgroups:
-    """The groups of one state directory's containers. Without a realm, or without the rights, there are none."""
+    """The groups of one state directory's containers. Without a realm, or without the rights, there are none.
 
-    def __init__(self, realm: str, mountinfo: str | None = None) -> None:
+    `mountinfo` and `own`: of the daemon, as /proc/PID/mountinfo and /proc/PID/cgroup have it; None: this process.
+    """
+
+    def __init__(self, realm: str, mountinfo: str | None = None, own: str | None = None) -> None:
         if mountinfo is None:
             mountinfo = read("/proc/self/mountinfo").decode("utf-8", "surrogateescape")
+        if own is None:
+            own = read("/proc/self/cgroup").decode("utf-8", "surrogateescape")
         self._realm = realm
-        self._hierarchies = hierarchies(mountinfo) if realm else {}
+        self._hierarchies = hierarchies(mountinfo, own) if realm else {}
         self._tracker: Hierarchy | None = None
         self._sought = False
 
@@ -152,7 +134,7 @@ class Cgroups:
                 self._prepare(hierarchy, controller)
             except OSError as error:
                 what = f"the cgroup {hierarchy.folder(self._realm)} cannot be used: {error.strerror}"
-                return limit, f"{what}; it takes root and a writable {hierarchy.mount}"
+                return limit, f"{what}; {_remedy(hierarchy, error)}"
         return None
 
     def make(self, container: ContainerId, isolation: Isolation) -> Group | None:
@@ -218,7 +200,8 @@ class Cgroups:
         except OSError:
             return False
         usable = os.access(folder / "cgroup.procs", os.W_OK)
-        return usable and (hierarchy.version == 1 or (folder / "cgroup.kill").exists())
+        ends = ("cgroup.kill", "cgroup.freeze")
+        return usable and (hierarchy.version == 1 or any((folder / name).exists() for name in ends))
 
     def _prepare(self, hierarchy: Hierarchy, controller: str) -> None:
         """The realm's folder, and in version 2 the controller for all below it. Raises OSError."""
@@ -228,9 +211,23 @@ class Cgroups:
             if not os.access(folder / "cgroup.procs", os.W_OK):
                 raise PermissionError(1, "not writable")
             return
-        for level in (hierarchy.mount, folder.parent, folder):
+        for level in (hierarchy.base, folder.parent, folder):
             if controller not in read(str(level / "cgroup.subtree_control")).decode().split():
                 _write(level / "cgroup.subtree_control", f"+{controller}")
+
+
+def _remedy(hierarchy: Hierarchy, error: OSError) -> str:
+    if hierarchy.version == 2 and error.errno == errno.EBUSY:  # "no internal processes"
+        return (
+            f"there are processes in {hierarchy.base} itself, and version 2 divides a group's resources only where there are "
+            "none (systemd: DelegateSubgroup=daemon beside Delegate=yes)"
+        )
+    if hierarchy.version == 2:
+        return (
+            f"it takes root and a writable {hierarchy.mount}, or a group of the daemon's own (systemd: Delegate=yes and "
+            "DelegateSubgroup=daemon)"
+        )
+    return f"it takes root and a writable {hierarchy.mount}"
 
 
 def _entrance(folder: Path) -> Path:

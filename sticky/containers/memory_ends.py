@@ -8,6 +8,7 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from sticky.containers.adopted import IWatchingReactor
+from sticky.containers.cgroups import Group
 from sticky.containers.memory_limit import MemoryKills
 from sticky.containers.memory_watch import MemoryWatch
 from sticky.core.values import ContainerId
@@ -23,9 +24,9 @@ class MemoryEnds:
         self._watches: dict[ContainerId, MemoryWatch] = {}
         self._log = Logger(namespace="sticky.containers")
 
-    def share(self, container: ContainerId, pid: int) -> None:
+    def share(self, container: ContainerId, pid: int, group: Group | None) -> None:
         """It has no limit of its own; whatever limits it, limits others too."""
-        counter = self._kills.cgroup(pid)
+        counter = self._kills.cgroup(pid, None if group is None else group.unified)
         if counter is not None:
             self._counters[container] = counter
 

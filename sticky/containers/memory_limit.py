@@ -7,6 +7,7 @@ SIGKILL and no more, and one that came before we looked at the cgroup for the fi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -22,8 +23,11 @@ class MemoryKills:
         self._cgroups = cgroups
         self._explained: dict[Path, int] = {}
 
-    def cgroup(self, pid: int) -> Path | None:
-        """The file that counts for a living process. None where no cgroup counts (the root of version 2 does not)."""
+    def cgroup(self, pid: int, group: Path | None = None) -> Path | None:
+        """The file that counts for a living process. None where no cgroup counts (the root of version 2 does not).
+
+        `group`: its folder in version 2, where the process may be on its way into that.
+        """
         try:
             lines = (self._proc / str(pid) / "cgroup").read_text("utf-8", "replace").splitlines()
         except OSError:
@@ -31,20 +35,29 @@ class MemoryKills:
         for line in lines:
             number, _, rest = line.partition(":")
             controllers, _, path = rest.partition(":")
+            # In a container of our own the path may be the host's, and the mount shows our cgroup as the root.
             if "memory" in controllers.split(","):  # version 1
                 places = [self._cgroups / "memory" / path.lstrip("/"), self._cgroups / "memory"]
-                name = "memory.oom_control"
+                counter = self._first(place / "memory.oom_control" for place in places)
             elif number == "0":
-                places = [self._cgroups / path.lstrip("/"), self._cgroups]
-                name = "memory.events"
+                counter = self._above(self._cgroups / path.lstrip("/") if group is None else group)
             else:
                 continue
-            # In a container of our own the path may be the host's, and the mount shows our cgroup as the root.
-            for place in places:
-                found = count(place / name)
-                if found is not None:
-                    self._explained.setdefault(place / name, found)
-                    return place / name
+            if counter is not None:
+                return counter
+        return None
+
+    def _above(self, group: Path) -> Path | None:
+        """In version 2: the group's own file, or that of the nearest one above whose memory is accounted for."""
+        above = [place for place in group.parents if place.is_relative_to(self._cgroups)]
+        return self._first(place / "memory.events" for place in [group, *above])
+
+    def _first(self, counters: Iterable[Path]) -> Path | None:
+        for counter in counters:
+            found = count(counter)
+            if found is not None:
+                self._explained.setdefault(counter, found)
+                return counter
         return None
 
     def expect(self, counter: Path) -> None:

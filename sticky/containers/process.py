@@ -241,7 +241,7 @@ class ProcessBackend:
     def _watch_memory(self, child: Child, pid: int) -> None:
         own = None if child.group is None else child.group.memory_counter
         if own is None:
-            self._memory.share(child.id, pid)
+            self._memory.share(child.id, pid, child.group)
         else:
             self._memory.own(child.id, own, child.ran_out)
 

@@ -31,6 +31,22 @@ class StatusTests(DaemonCase):
             self.assertIn(part, lines[3])
         self.assertIn("ct-box1    game    ready", lines[6])
 
+    def test_what_becomes_of_what_containers_leave_behind(self) -> None:
+        self.assertIn("\n\ngame: nothing that a container started outlives it (cgroup)\n", self.sticky("status"))
+        status = self.status()
+        (box,) = status["servers"][0]["containers"]
+        status["servers"][0]["containers"] = [
+            {**box, "descendants": None},  # it has only been asked for
+            {**box, "descendants": "best_effort"},
+            {**box, "descendants": "pid_namespace"},  # of an earlier deployment
+        ]
+        self.replies["GET /v1/status"] = Reply(status)
+        self.assertIn(
+            "\n\ngame: what hides from its container may outlive it (best_effort)\n"
+            "game: nothing that a container started outlives it (pid_namespace)\n",
+            self.sticky("status"),
+        )
+
     def test_why_a_container_failed(self) -> None:
         said = self.sticky("status")
         self.assertIn("game: ct-old failed 3.2s ago: exited with 1\n    boom", said)
@@ -65,7 +81,13 @@ class ContainersTests(DaemonCase):
     def test_show_a_live_one_with_its_sessions(self) -> None:
         self.replies["GET /v1/sessions"] = self.sessions(1)
         said = self.sticky("containers", "show", "ct-box")
-        for part in ("state       ready", "process     77", "sessions    3 of 7", "    sd-001  active  0 in flight"):
+        for part in (
+            "state        ready",
+            "process      77",
+            "descendants  cgroup",
+            "sessions     3 of 7",
+            "    sd-001  active  0 in flight",
+        ):
             self.assertIn(part, said)
 
     def test_show_one_that_has_ended(self) -> None:

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from sticky.containers.cgroups import Cgroups
+from sticky.containers.hierarchies import Hierarchy
 from tests.cli.daemon import CommandCase
 
 
@@ -68,6 +70,18 @@ class DoctorTests(CommandCase):
         status["servers"][0]["failures"]["in_a_row"] = 2
         self.replies["GET /v1/status"].body = status
         self.assertEqual(self.found(status=1)["containers"], ["fail"])
+
+    def test_what_keeps_track_of_containers_is_what_the_daemon_would_use(self) -> None:
+        found = Cgroups(f"test-{os.getpid()}")
+        tracker = found.tracker()
+        found.close()
+        self.assertEqual(self.found()["cgroup"], ["warn" if tracker is None else "ok"])
+        with patch.object(Cgroups, "tracker", lambda self: None):
+            self.assertEqual(self.found()["cgroup"], ["warn"])
+        group = Hierarchy(Path("/sys/fs/cgroup"), 2, Path("/sys/fs/cgroup/system.slice/sticky.service"))
+        with patch.object(Cgroups, "tracker", lambda self: group):
+            said = self.sticky("doctor")
+        self.assertRegex(said, r"ok +cgroup +version 2, /sys/fs/cgroup/system\.slice/sticky\.service: nothing that")
 
     def test_who_may_look_into_the_state_directory(self) -> None:
         for mode, grade, status in ((0o755, "warn", 0), (0o777, "fail", 1), (0o700, "ok", 0)):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from sticky.containers.cgroups import Cgroups, Group, hierarchies
+from sticky.containers import cgroups, hierarchies
+from sticky.containers.cgroups import Cgroups, Group
 from sticky.containers.isolation import Isolation
 from sticky.core.values import ContainerId
 
@@ -44,23 +46,6 @@ class CgroupCase(SynchronousTestCase):
 
     def content(self, *names: str) -> list[str]:
         return [(self.top / name).read_text() for name in names]
-
-
-class HierarchyTests(CgroupCase):
-    def test_each_controller_has_its_own_in_version_1(self) -> None:
-        found = hierarchies(self.first())
-        self.assertEqual(found["cpuacct"].mount, self.top / "cpu,cpuacct")
-        self.assertEqual({found[name].version for name in ("cpu", "memory", "pids", "freezer")}, {1})
-        self.assertNotIn("", found)
-
-    def test_a_machine_may_mix_the_two(self) -> None:
-        found = hierarchies(self.first().replace(",pids", ",misc") + self.second("pids"))
-        self.assertEqual((found["memory"].version, found["pids"].version, found[""].version), (1, 2, 2))
-
-    def test_spaces_in_a_mount_point_are_escaped_and_other_file_systems_are_none(self) -> None:
-        found = hierarchies("1 1 0:1 / /a\\040b rw - cgroup2 none rw\n1 1 0:1 / /proc rw - proc proc rw\nnonsense\n")
-        self.assertEqual(found[""].mount, Path("/a b"))
-        self.assertEqual(list(found), [""])
 
 
 class LimitTests(CgroupCase):
@@ -133,6 +118,39 @@ class LimitTests(CgroupCase):
         assert group is not None
         self.assertEqual(group.folders, (self.top / "sticky/realm/ct-one",))
 
+    def test_below_what_was_delegated_the_top_is_left_alone(self) -> None:
+        mounts = self.second()
+        unit = self.top / "sticky.service"
+        inside = ("sticky.service/sticky", "sticky.service/sticky/realm", "sticky.service/sticky/realm/ct-one")
+        self.kernel("sticky.service", *inside)
+        (unit / "cgroup.controllers").write_text("memory pids\n")
+        self.patch(hierarchies, "_attribute", lambda group, name: b"1" if group == unit else b"")
+        group = Cgroups("realm", mounts, "0::/sticky.service/daemon\n").make(ONE, Isolation(pids=7))
+        assert group is not None
+        self.assertEqual(group.folders, (self.top / inside[-1],))
+        self.assertEqual(self.content(f"{inside[-1]}/pids.max"), ["7"])
+        levels = [f"{level}/cgroup.subtree_control" for level in ("sticky.service", *inside[:2])]
+        self.assertEqual(self.content(*levels, "cgroup.subtree_control"), ["+pids", "+pids", "+pids", "\n"])
+
+    def test_a_group_with_processes_cannot_be_divided_and_that_is_said(self) -> None:
+        mounts = self.second()
+        self.kernel("sticky", "sticky/realm")
+
+        def write(file: Path, value: str) -> None:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+        self.patch(cgroups, "_write", write)
+        found = Cgroups("realm", mounts).problem(Isolation(memory=1 << 26))
+        assert found is not None
+        self.assertEqual(found[0], "memory")
+        self.assertIn(f"Device or resource busy; there are processes in {self.top} itself", found[1])
+        self.assertIn("DelegateSubgroup=", found[1])
+
+    def test_a_version_2_that_cannot_kill_keeps_track_if_it_can_stop(self) -> None:
+        mounts = self.second("")
+        self.kernel("sticky/realm", names=("cgroup.freeze",))
+        self.assertIsNotNone(Cgroups("realm", mounts).tracker())
+
     def test_a_version_2_that_cannot_kill_does_not_keep_track(self) -> None:
         mounts = self.first() + self.second("")
         self.kernel("sticky/realm", names=("cgroup.procs",))
@@ -187,6 +205,20 @@ class GroupTests(CgroupCase):
         (self.top / "one/cgroup.kill").unlink()
         group.kill()
         self.assertEqual(self.content("one/freezer.state"), ["THAWED"])
+
+    def test_or_stopped_where_version_2_can_only_do_that(self) -> None:
+        group = self.group("one")
+        for name in ("cgroup.kill", "freezer.state"):
+            (self.top / "one" / name).unlink()
+        (self.top / "one/cgroup.freeze").write_text("")
+        group.kill()
+        self.assertEqual(self.content("one/cgroup.freeze"), ["0"])
+
+    def test_its_folder_in_version_2_is_known_by_its_events(self) -> None:
+        group = self.group("one", "two")
+        self.assertIsNone(group.unified)
+        (self.top / "two/cgroup.events").write_text("populated 0\nfrozen 0\n")
+        self.assertEqual(group.unified, self.top / "two")
 
     def test_it_counts_memory_only_where_it_limits_it(self) -> None:
         group = self.group("one", "two")

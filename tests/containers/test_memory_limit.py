@@ -38,6 +38,20 @@ class MemoryKillsTests(SynchronousTestCase):
         self.write("memory.events", 0)
         self.assertEqual(self.counter(V2), self.cgroups / "memory.events")
 
+    def test_in_version_2_the_nearest_above_counts_for_a_group_whose_memory_nobody_accounts_for(self) -> None:
+        self.write("system.slice/sticky.service/memory.events", 0)
+        self.write("system.slice/sticky.service/daemon/memory.events", 0)  # where the process comes from
+        (self.proc / "7" / "cgroup").write_text("0::/system.slice/sticky.service/daemon\n")
+        group = self.cgroups / "system.slice/sticky.service/sticky/realm/ct-one"
+        self.assertEqual(self.kills.cgroup(7, group), self.cgroups / "system.slice/sticky.service/memory.events")
+        self.assertIsNone(self.kills.cgroup(7, self.cgroups / "sticky/realm/ct-one"))
+
+    def test_where_version_1_has_the_memory_a_group_of_version_2_says_nothing(self) -> None:
+        self.write("memory/sticky/one/memory.oom_control", 0)
+        (self.proc / "7" / "cgroup").write_text(V1)
+        group = self.cgroups / "unified/sticky/realm/ct-one"
+        self.assertEqual(self.kills.cgroup(7, group), self.cgroups / "memory/sticky/one/memory.oom_control")
+
     def test_where_nobody_counts_nothing_is_explained(self) -> None:
         self.assertIsNone(self.counter(V2))
         self.assertIsNone(self.kills.cgroup(8))

@@ -87,7 +87,9 @@ class FakeInspection:
     def containers(self, server: str | None) -> Sequence[ContainerView]:
         if server not in (None, GAME):
             raise errors.UnknownServer(f"There is no Server {server!r}; there are: game.")
-        return [ContainerView(BOX, GAME, DEPLOYMENT, "ready", 9.0, 80000.0, 3, 0, 7, 2, "127.0.0.1:20000", 77)]
+        return [
+            ContainerView(BOX, GAME, DEPLOYMENT, "ready", 9.0, 80000.0, 3, 0, 7, 2, "127.0.0.1:20000", 77, "cgroup")
+        ]
 
     def sessions(
         self, server: str | None, container: str | None, owner: str | None, after: str | None, limit: int

@@ -83,7 +83,8 @@ class DockerContainer:
     @property
     def place(self) -> Mapping[str, object]:
         """See `IContainer`."""
-        return {"socket": self.options.socket, "name": recipe.name(self.id)}
+        # The Engine gives each container process numbers of its own: the kernel kills all of it with its first process.
+        return {"socket": self.options.socket, "name": recipe.name(self.id), "descendants": "pid_namespace"}
 
     @property
     def state(self) -> State:
