@@ -93,7 +93,7 @@ class Servers:
     def begin(self, claims: Claims | Visit, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
         """See `IRouting`."""
         if type(claims) is Visit:
-            return self._serving(claims.server).visit(claims.key, holder)
+            return self._visit(claims, holder)
         try:
             server = self.by_name[claims.server]
         except KeyError:
@@ -101,6 +101,14 @@ class Servers:
         if TYPE_CHECKING:
             assert isinstance(claims, Claims)
         return server.begin(claims, holder, websocket)
+
+    def _visit(self, visit: Visit, holder: ILeaseHolder) -> ILease:
+        server = self._serving(visit.server)
+        if visit.shown is not None:
+            raise errors.Unavailable(retry_after=1.0)  # nobody has judged what it shows
+        if visit.container is None and server.fleet.policy.sessioned:
+            raise errors.NoCredential  # a moment ago it needed none, where it came in
+        return server.visit(visit.key, holder, visit.container)
 
     def picture(self) -> Picture:
         """What lives now, for a journal that has to be written anew."""

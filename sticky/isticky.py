@@ -52,6 +52,10 @@ class Visit:
 
     server: ServerName
     key: bytes = attrs.field(repr=False, default=b"")  #: of its affinity; empty: none
+    shown: ControlRequest | None = attrs.field(
+        repr=False, default=None
+    )  #: whoever decides has to let this in; None: it is in
+    container: ContainerId | None = None  #: where it is in flight already, let in by an earlier daemon
 
 
 class ILeaseHolder(Interface):
@@ -65,7 +69,14 @@ class ILeaseHolder(Interface):
         """
 
 
-class IFarHolder(ILeaseHolder):
+class IToldHolder(ILeaseHolder):
+    """A holder in another process, which hears of an end a moment later."""
+
+    def settled() -> Deferred[None]:
+        """Fires when it has acknowledged everything that it was told until now, or was cut off. Never fails."""
+
+
+class IFarHolder(IToldHolder):
     """A holder in another process, which serves all requests of the session that reach it: a worker's one lease of it.
 
     The daemon counts the lease; how many requests there are is known elsewhere, and told now and then.
@@ -76,9 +87,6 @@ class IFarHolder(ILeaseHolder):
 
     def session_drains(reason: EndReason) -> None:
         """No further request of the session may begin there; the lease comes back with the last one."""
-
-    def settled() -> Deferred[None]:
-        """Fires when it has acknowledged everything that it was told until now, or was cut off. Never fails."""
 
 
 class ILease(Interface):
@@ -379,8 +387,9 @@ class IControl(Interface):
         Raises, or fails with, an `errors.Refusal`.
         """
 
-    def let_in(request: object) -> None:
+    def let_in(request: object) -> object:
         """Whether this `ControlRequest`, which is to a plain Server and no control call, brings what that Server asks for.
 
-        Raises an `errors.Refusal` where it does not.
+        None: it does. The request itself: another process judges, and it is to be `shown` with the `Visit`. Raises an
+        `errors.Refusal` where it does not.
         """

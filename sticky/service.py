@@ -179,8 +179,12 @@ class ServerService(SessionAnswers, Service):
         self._step(TimePassed())
 
     def held(self) -> list[Lease]:
-        """All leases, for whoever serves on without deciding."""
+        """All leases of sessions, for whoever serves on without deciding."""
         return self._leases.held()
+
+    def visitors(self) -> list[VisitLease]:
+        """All leases of requests that belong to no session, likewise."""
+        return self._visits.held()
 
     # --- data requests
 
@@ -190,9 +194,12 @@ class ServerService(SessionAnswers, Service):
             return self.turns.take(claims, holder)
         return self._leases.begin(claims, holder)
 
-    def visit(self, key: bytes, holder: ILeaseHolder) -> VisitLease:
-        """See `IRouting`: a request to a plain Server, with the key of its affinity or an empty one."""
-        return self._visits.begin(key, holder)
+    def visit(self, key: bytes, holder: ILeaseHolder, container: ContainerId | None = None) -> VisitLease:
+        """See `IRouting`: a request to a plain Server, with the key of its affinity or an empty one.
+
+        `container`: where it is in flight already.
+        """
+        return self._visits.begin(key, holder, container)
 
     # --- starts
 
@@ -282,7 +289,8 @@ class ServerService(SessionAnswers, Service):
                 if effect.detail is not None:
                     self._call_end(effect.container, effect.detail)
                 # Whoever is cut tells both sides why before their container goes, in other processes, too.
-                self._leases.when_told(effect.container, partial(self.containers.terminate, effect.container))
+                ask = partial(self.containers.terminate, effect.container)
+                self._leases.when_told(effect.container, partial(self._visits.when_told, effect.container, ask))
             case KillContainer():
                 self.containers.kill(effect.container)
             case GiveTurn():

@@ -67,11 +67,14 @@ class Resting:
         self._asked.pop(waiting, None)
         waiting.callback(result)
 
-    def go(self, routing: IRouting) -> None:
-        """This one decides."""
+    def go(self, routing: IRouting, let_in: Callable[[object], object] | None = None) -> None:
+        """This one decides. `let_in` judges what visitors show; None: it does that, too."""
         asked, self._waiting = self._waiting, {}
         for waiting, (claims, holder, websocket) in asked.items():
             try:
+                if isinstance(claims, Visit) and claims.shown is not None and let_in is not None:
+                    let_in(claims.shown)
+                    claims = attrs.evolve(claims, shown=None)
                 lease = routing.begin(claims, holder, websocket)
             except errors.Refusal as refusal:
                 waiting.errback(refusal)
@@ -165,8 +168,8 @@ class SteppingDown:
         self._proxies.wake()
         if self._edge is not None:
             self._edge.context.routing = self._servers
-            self._resting.go(self._servers)
             self._edge.control.resume()
+            self._resting.go(self._servers, self._edge.control.let_in)
         self._listeners.resume()
 
     def leave(self, path: str) -> None:
@@ -205,6 +208,8 @@ class SteppingDown:
                     far.turns.adopt(_claims(server.server, lease), lease)
                 else:
                     far.routing.adopt(server.server, [lease])
+            for visitor in server.visitors():
+                far.visits.adopt(server.server, visitor)
             server.turns.move(partial(_take, far.turns, server.server))
         far.turns.servers = frozenset(
             server.server for server in self._servers.all() if server.fleet.capacity.policy.serial

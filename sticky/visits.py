@@ -6,15 +6,16 @@ As `lease`, but that nothing binds a request to a container before it comes. Kno
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 
 from sticky import errors
 from sticky.core.values import ContainerId, EndReason, SessionId
-from sticky.isticky import NO_SESSION, Address, ILease, ILeaseHolder
+from sticky.isticky import NO_SESSION, Address, ILease, ILeaseHolder, IToldHolder
 from sticky.observe.safely import safely
 
 
@@ -31,6 +32,19 @@ class Counting(Protocol):
         """One less."""
 
 
+class Book(Protocol):
+    """Who keeps count of leases."""
+
+    def drop(self, lease: VisitLease) -> None:
+        """It is nobody's any more."""
+
+    def count(self, lease: VisitLease) -> None:
+        """It counts."""
+
+    def uncount(self, lease: VisitLease) -> None:
+        """It does not count."""
+
+
 @implementer(ILease)
 class VisitLease:
     """See `ILease`. Made for each request, so it is small and has no Deferred in it."""
@@ -39,12 +53,26 @@ class VisitLease:
 
     session: SessionId = NO_SESSION
 
-    def __init__(self, container: ContainerId, address: Address, holder: ILeaseHolder, book: VisitBook) -> None:
+    def __init__(self, container: ContainerId, address: Address, holder: ILeaseHolder, book: Book) -> None:
         self.container: ContainerId = container
         self.address: Address = address
         self._counts = True
         self._holder = holder
-        self._book: VisitBook | None = book
+        self._book: Book | None = book
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is in flight."""
+        return self._counts
+
+    @property
+    def holder(self) -> ILeaseHolder:
+        """Who is told when its container stops."""
+        return self._holder
+
+    def move(self, book: Book) -> None:
+        """Another one keeps count from now on, and knows already."""
+        self._book = book
 
     def release(self) -> None:
         """See `ILease`."""
@@ -98,11 +126,15 @@ class VisitBook:
         self._seconds = clock.seconds
         self._follow_up = follow_up
         self._leases: dict[ContainerId, set[VisitLease]] = {}
+        self._telling: dict[ContainerId, Deferred[Any]] = {}  # whose end somebody has not acknowledged yet
 
-    def begin(self, key: bytes, holder: ILeaseHolder) -> VisitLease:
-        """See `IRouting`. `key`: of the request's affinity; empty: none."""
+    def begin(self, key: bytes, holder: ILeaseHolder, container: ContainerId | None = None) -> VisitLease:
+        """See `IRouting`. `key`: of the request's affinity; empty: none. `container`: where it is already."""
         try:
-            container = self._fleet.enter(self._seconds(), key)
+            if container is None:
+                container = self._fleet.enter(self._seconds(), key)
+            else:
+                self._fleet.enter_again(self._seconds(), container)
         finally:
             self._follow_up()
         address = self._addresses.get(container)
@@ -116,8 +148,29 @@ class VisitBook:
 
     def end(self, container: ContainerId, reason: EndReason, detail: str | None) -> None:
         """The container stops: everybody who holds a lease on it is told."""
+        told = []
         for lease in self._leases.pop(container, ()):
             safely(self.log, lease.revoke, reason, detail)
+            if IToldHolder.providedBy(lease.holder):
+                told.append(lease.holder.settled())
+        if told:
+            self._telling[container] = everybody = DeferredList(told)
+            everybody.addCallback(lambda _: self._told(container))
+
+    def _told(self, container: ContainerId) -> None:
+        self._telling.pop(container, None)
+
+    def when_told(self, container: ContainerId, then: Callable[[], None]) -> None:
+        """Go on when everybody knows what became of this container: at once, where all are in this process."""
+        telling = self._telling.get(container)
+        if telling is None:
+            then()
+        else:
+            telling.addCallback(lambda _: then())
+
+    def held(self) -> list[VisitLease]:
+        """All that there are."""
+        return [lease for leases in self._leases.values() for lease in leases]
 
     # --- for the leases
 

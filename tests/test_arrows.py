@@ -90,6 +90,8 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "admin.tails",
         "errors",
         "config",
+        "containers.census",  # the doctor looks at the machine as containers will
+        "containers.cgroups",
         "containers.describe",
         "containers.plugins",
         "core.proxy_tokens",
@@ -184,6 +186,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "lease",
         "observe.access",
         "observe.safely",
+        "visits",
     ),
     # Only here everything meets.
     "wiring": ("",),

@@ -99,10 +99,6 @@ def _load(
     tokens = tuple(_token(Layer(place, f"proxy_tokens[{at}].", raw), warnings) for at, raw in sections.tokens)
     daemon = _daemon([Layer(place, "daemon.", sections.daemon), Layer(command_line, "--", flags)], tokens)
     servers = _servers(sections.servers, place, app, cwd, environ, backends)
-    for server in servers:
-        if not server.sessioned and daemon.workers > 1:
-            problem = f"a Server without sessions is served by one process, and daemon.workers is {daemon.workers}"
-            raise ConfigError(place.source, f"servers.{server.name}.sessioned", problem)
     for endpoint in daemon.admin_listen:
         if endpoint.startswith(("tcp:", "tcp6:")) and listeners.reaches_others(endpoint):
             warnings.append(

@@ -71,11 +71,12 @@ class ControlCalls:
         """See `IControl`."""
         return self._dispatch(cast(ControlRequest, request))
 
-    def let_in(self, request: object) -> None:
+    def let_in(self, request: object) -> object:
         """See `IControl`."""
         wanted = cast(ControlRequest, request)
         if not wanted.unauthenticated:
             self._identified(wanted)
+        return None
 
     def _dispatch(self, request: ControlRequest) -> _Result:
         call = CALLS.get(request.path.removeprefix(self._names.control))

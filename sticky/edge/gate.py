@@ -118,13 +118,14 @@ class Gate:
 
     def _visit(self, front: Frontend, head: RequestHead, site: Site) -> Visit:
         """A request to a plain Server: let in by a proxy token, if at all by one, and led by its affinity key."""
+        shown: Any = None
         if not site.unauthenticated:
-            self._context.control.let_in(self._control_request(front, head, site))
+            shown = self._context.control.let_in(self._control_request(front, head, site))
         for name in self._context.names.affinity:
             key = head.value(name)
             if key:
-                return Visit(site.name, key)
-        return Visit(site.name)
+                return Visit(site.name, key, shown)
+        return Visit(site.name, b"", shown)
 
     # A forged token costs a signature check; there are only so many of them for those who offer many. Tokens that were
     # verified before need none: they may belong to somebody else behind the same address.

@@ -51,6 +51,7 @@ class FarDaemon:
     ) -> None:
         self.turns = FarTurns()
         self.routing = FarRouting(reactor, self.turns)
+        self.visits = self.routing.visits
         self.control = FarControl()
         self._reactor = reactor
         self._name = name
@@ -82,6 +83,7 @@ class FarDaemon:
         link, self._link = self._link, None
         self.routing.disconnect()
         self.turns.disconnect()
+        self.visits.disconnect()
         self.control.disconnect()
         for call in (self._report, self._again):
             if call is not None and call.active():
@@ -106,6 +108,7 @@ class FarDaemon:
         """The connection stands: say hello."""
         link.serves = {
             **self.routing.calls(),
+            **self.visits.calls(),
             **self.control.calls(),
             messages.END: self._end,
             messages.CONFIGURE: lambda message: self._welcomed(message["config"]),
@@ -121,6 +124,7 @@ class FarDaemon:
             name=self._name,
             holds=self.routing.held(),
             turns=self.turns.held(),
+            visits=self.visits.held(),
         )
         # Also where its configuration cannot be read here: nobody may wait for ever for a link that is half made.
         hello.addCallback(self._welcome, link).addErrback(self._turned_away, link)
@@ -131,6 +135,7 @@ class FarDaemon:
         self._welcomed(answer["config"])
         self.routing.connect(link, answer["over"])
         self.turns.connect(link, answer["over"])
+        self.visits.connect(link, answer.get("cut", ()))
         self.control.connect(link)
         self._report = self._reactor.callLater(messages.REPORT, self._say)
 

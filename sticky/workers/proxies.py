@@ -29,6 +29,7 @@ from sticky.workers.frames import BadMessage, Link, Message
 from sticky.workers.holder import Proxy, address_of
 from sticky.workers.turns import NearTurns
 from sticky.workers.values import plain
+from sticky.workers.visits import NearVisits
 
 _PEER = struct.Struct("3i")
 
@@ -171,23 +172,27 @@ class Proxies:
             self.members.remove(member)
             near.stop()
             turns.stop()
+            visits.stop()
             self.left(member)
 
         proxy = Proxy(name, link, self._routing, self._reactor, gone, Progress(_pid(link.transport)).made)
         turns = NearTurns(proxy, self._routing)
+        visits = NearVisits(proxy, self._routing, self._control)
         member = Member(name, _pid(link.transport), proxy, link, {}, self._reactor.seconds())
         self.members.append(member)
         link.serves = {
             **proxy.calls(),
             **near.calls(),
             **turns.calls(),
+            **visits.calls(),
             messages.REPORTED: lambda message: self._reported(member, message),
             messages.DOUBT: lambda message: self._doubt(address_of(message["address"])),
             messages.LOG: lambda message: self._said(member, message),
         }
         over = proxy.take_over(message["holds"]) + turns.take_over(message["turns"])
+        cut = visits.take_over(message.get("visits", ()))
         self._reactor.callLater(0, self.arrived, member)
-        return {"version": messages.VERSION, "config": plain(self._config()), "over": over}
+        return {"version": messages.VERSION, "config": plain(self._config()), "over": over, "cut": cut}
 
     def _reported(self, member: Member, message: Message) -> None:
         member.heard_at = self._reactor.seconds()

@@ -26,6 +26,7 @@ from sticky.workers.frames import Link, LinkLost, Message
 from sticky.workers.holder import address_of, reason_of
 from sticky.workers.holds import Hold, HoldInput, HoldState
 from sticky.workers.turns import FarTurns
+from sticky.workers.visits import FarVisits
 
 SWEEP = 0.1  #: seconds between two looks at leases that nobody uses
 
@@ -39,6 +40,7 @@ class FarRouting:
     def __init__(self, clock: IReactorTime, turns: FarTurns) -> None:
         self.holds: dict[SessionId, Hold] = {}
         self.turns = turns
+        self.visits = FarVisits()
         self._clock = clock
         self._seconds: Callable[[], float] = clock.seconds
         self._link: Link | None = None
@@ -94,9 +96,9 @@ class FarRouting:
     # --- what the edge asks
 
     def begin(self, claims: Claims | Visit, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
-        """See `IRouting`. Of plain Servers there are no leases from afar: only the daemon itself serves them."""
+        """See `IRouting`."""
         if isinstance(claims, Visit):
-            raise errors.Unavailable(retry_after=1.0)
+            return self.visits.take(claims, holder)
         if claims.server in self.turns.servers and not websocket:
             return self.turns.take(claims, holder)
         hold = self.holds.get(claims.session)

@@ -10,7 +10,6 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from sticky import errors
 from sticky.isticky import Answer, IControl, IEventStream
 from sticky.workers.control import FarControl
 
@@ -49,11 +48,9 @@ class ControlSwitch:
             return self._far.answer(request)
         return _Open(self, request).outer
 
-    def let_in(self, request: object) -> None:
-        """See `IControl`. Plain Servers are served by the daemon alone."""
-        if self.state is not Answers.HERE:
-            raise errors.Unavailable(retry_after=1.0)
-        self._here.let_in(request)
+    def let_in(self, request: object) -> object:
+        """See `IControl`. While it is not known who decides nobody judges."""
+        return self._here.let_in(request) if self.state is Answers.HERE else request
 
     def pause(self) -> None:
         """Nobody answers for a moment."""

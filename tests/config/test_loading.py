@@ -201,12 +201,6 @@ class RefusedSettingTests(ConfigCase):
         for settings, expected in wrong.items():
             self.assertEqual(self.refused_setting(settings), expected)
 
-    def test_a_server_without_sessions_takes_one_worker(self) -> None:
-        self.assertEqual(
-            self.refused(f"[daemon]\nworkers = 2\n{ECHO}sessioned = false\n"),
-            "sticky.toml: servers.echo.sessioned: a Server without sessions is served by one process, and daemon.workers is 2",
-        )
-
     def test_what_this_version_cannot_do_is_said(self) -> None:
         wrong = {
             "max_session_waiters = 0": "max_session_waiters: 0 is not allowed; allowed: a whole number from 1 to 10000",

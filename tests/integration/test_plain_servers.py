@@ -55,7 +55,7 @@ class PlainServerTests(DaemonCase):
             answers.append(self.ask(**headers))
             return answers[-1].status_code != 503
 
-        until("it serves", served)
+        until("it serves", served, within=120)
         return answers[-1]
 
     def status(self) -> dict[str, object]:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import requests
 from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
+from sticky.cli.client import Admin
 from tests.integration.daemon_case import APPS, ECHO, DaemonCase, server
 from tests.integration.running_daemon import ROOT, until
 
@@ -99,6 +101,27 @@ class RestartTests(RestartCase):
         fields = {"Modal-Authorization": f"Bearer {token}"}
         url = f"{self.url}/_modal/sessions/status"
         until("then it does", lambda: self.http.get(url, headers=fields, timeout=5).status_code == 410)
+
+    def test_a_plain_servers_websocket_stays_and_keeps_its_container(self) -> None:
+        self.serve(server("one", ECHO, sessioned=False, scaledown_window=2))
+        bearer = {"Authorization": f"Bearer {self.bearer}"}
+        until("it serves", lambda: requests.get(self.url, headers=bearer, timeout=30).status_code == 200, 120)
+        opened = connect(self.url.replace("http", "ws") + "/ws", additional_headers=bearer)
+        self.addCleanup(opened.close)
+        opened.recv(timeout=30)
+        (container,) = self.children()
+        self.restarted()
+        deadline = time.monotonic() + 4  # twice the window
+        while time.monotonic() < deadline:
+            opened.send("there?")
+            self.assertEqual(opened.recv(timeout=30), "there?")
+        self.assertEqual(self.children(), [container])
+        self.assertEqual(requests.get(self.url, timeout=30).status_code, 401)
+        self.assertEqual(requests.get(self.url, headers=bearer, timeout=30).status_code, 200)
+        (one,) = Admin(self.folder / "state").status()["servers"]
+        self.assertEqual(one["sessions"]["in_flight"], 1)
+        opened.close()
+        until("then it goes", lambda: not self.children(), within=60)
 
     def test_terminate_in_the_new_one_reaches_the_websocket_in_the_old_one(self) -> None:
         self.serve(server("one", ECHO))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import requests
 from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
-from tests.integration import test_turns
+from tests.integration import test_plain_servers, test_turns
 from tests.integration.daemon_case import APPS, ECHO, DaemonCase, server
 from tests.integration.running_daemon import until
 
@@ -203,3 +204,30 @@ class TurnsThroughWorkersTests(test_turns.TurnTests):
 
     def get(self, token: str | None, path: str = "/", **headers: str) -> requests.Response:
         return super().get(token, path, Connection="close", **headers)
+
+
+class PlainServersThroughWorkersTests(test_plain_servers.PlainServerTests):
+    """Requests of a Server without sessions are let in, led, counted and cut whatever worker they come to."""
+
+    def serve(self, config: str, env: dict[str, str] | None = None) -> None:
+        super().serve(TWO + config, env)
+
+    def change(self, config: str) -> None:
+        super().change(TWO + config)
+
+    def ask(self, path: str = "/", **headers: str) -> requests.Response:
+        return super().ask(path, Connection="close", **headers)
+
+    def test_a_worker_that_dies_gives_back_what_it_had_in_flight(self) -> None:
+        self.serve(server("one", ECHO, sessioned=False, unauthenticated=True))
+        self.up()
+        opened = [connect(self.url.replace("http", "ws") + "/ws") for _ in range(8)]
+        until("all count", lambda: self.in_flight() == 8, within=60)
+        for pid in WorkersCase.workers(self):  # type: ignore[arg-type]
+            os.kill(pid, signal.SIGKILL)
+        for one in opened:
+            with self.assertRaises(ConnectionClosed):
+                while True:
+                    one.recv(timeout=30)
+        until("nothing is in flight", lambda: self.in_flight() == 0, within=60)
+        self.assertEqual(self.up().status_code, 200)
