@@ -81,6 +81,7 @@ class Memory:
                 self.sessions[record.session] = RememberedSession(
                     record.container, record.caller, record.idle_timeout, record.created_at
                 )
+                self._forget(record.created_at)
             case SessionDrains():
                 self.sessions[record.session] = attrs.evolve(self.sessions[record.session], drains=record.reason)
             case KeyBound():
@@ -93,6 +94,14 @@ class Memory:
                 self.ended[record.session] = (record.reason, record.detail, record.forget_at)
                 if len(self.ended) > CAPACITY:
                     del self.ended[next(iter(self.ended))]
+
+    def _forget(self, now: float) -> None:
+        """Drop those at the old end whose tokens have expired, as `Tombstones.forget` does: a fold knows the time by its records."""
+        while self.ended:
+            oldest = next(iter(self.ended))
+            if self.ended[oldest][2] > now:
+                return
+            del self.ended[oldest]
 
     def _moved(self, record: ContainerMoved) -> None:
         old = self.containers[record.container]

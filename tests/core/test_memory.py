@@ -19,7 +19,7 @@ from sticky.core.records import (
 from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId
 
 DEPLOYMENT, HOME, ANN = DeploymentId("dp-1"), ContainerId("ct-1"), Caller("ann")
-A, B = SessionId("sd-1"), SessionId("sd-2")
+A, B, C, D = (SessionId(f"sd-{number}") for number in range(1, 5))
 BOUND = KeyBound("ann", "k" * 16, ANN, A, HOME, 20.0, 99.0)
 STORY: list[Record] = [
     DeploymentMade(DEPLOYMENT),
@@ -67,6 +67,14 @@ class MemoryTests(TestCase):
             memory.ended,
             {A: (EndReason.CONTAINER_MAX_AGE, None, 410.0), B: (EndReason.TERMINATED, None, 410.0)},
         )
+
+    def test_a_tombstone_is_forgotten_once_its_token_has_expired(self) -> None:
+        memory = Memory.of(STORY[:9])
+        memory.add(SessionCreated(C, HOME, ANN, 30.0, 409.9))
+        self.assertEqual(list(memory.ended), [A])
+        memory.add(SessionCreated(D, HOME, ANN, 30.0, 410.0))
+        self.assertEqual(memory.ended, {})
+        self.assertEqual(set(memory.sessions), {B, C, D})
 
     def test_keys_are_not_shown(self) -> None:
         memory = Memory.of(STORY[:6])
