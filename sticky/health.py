@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from sticky.core.values import ContainerId
+from sticky.exhaustion import is_ours
 from sticky.isticky import Address
 
 EVERY = 10.0  #: seconds between two looks at a container that answers (semantics.md, Container)
@@ -127,7 +128,7 @@ class Health(Service):
             self._note(patient, chart, self._knocked(patient.address))
             return
         chart.asking = asking = self._probe(patient.address, patient.ready_path)
-        asking.addCallbacks(lambda status: status < 400, lambda _: False)
+        asking.addCallbacks(lambda status: status < 400, _tells_nothing)
         asking.addCallback(partial(self._answered, patient, chart))
         asking.addErrback(self._broken)
 
@@ -165,3 +166,8 @@ class Health(Service):
 
     def _broken(self, failure: Failure) -> Any:
         self.log.failure("health checks met what they do not understand", failure)
+
+
+def _tells_nothing(failure: Failure) -> bool:
+    """Whether the failure of a probe is our own trouble, so that the container is as well as it was: as with `knock`."""
+    return is_ours(failure.value)

@@ -19,8 +19,9 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "errors": (),
     "core": ("core", "errors"),
     "isticky": ("core.values", "core.tokens"),
-    "edge": ("edge", "core.values", "core.tokens", "errors", "isticky", "networks", "observe"),
+    "edge": ("edge", "core.values", "core.tokens", "errors", "exhaustion", "isticky", "networks", "observe"),
     "networks": (),
+    "exhaustion": (),
     "control": (
         "control",
         "core.values",
@@ -37,6 +38,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "containers",
         "core.values",
         "errors",
+        "exhaustion",
         "isticky",
         "networks",
         "sdk.declaration",
@@ -74,7 +76,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
     # What a Server runs and when that changes: the service carries out, the wiring makes the parts.
     "deployments": ("config.settings", "core.values", "isticky"),
     "deploying": ("config", "core", "daemon", "deployments", "errors", "iinspection", "sdk.exception", "service"),
-    "health": ("core.values", "isticky"),
+    "health": ("core.values", "exhaustion", "isticky"),
     "hangup": (),
     "daemon": ("service", "lease", "journal", "notify", "core.values", "core.tokens", "errors", "isticky", "startup"),
     "keys": ("core.tokens", "core.proxy_tokens", "errors"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
 
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectBindError
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -173,6 +175,19 @@ class ProbeTests(HealthCase):
             self.health.doubt(address(1))
             self.wait(1)
             self.probes[-1][2].callback(503)
+        self.assertEqual(self.ended, [1])
+
+    def test_a_question_that_could_not_be_asked_tells_nothing(self) -> None:
+        for number in range(PATIENCE + 5):
+            self.health.doubt(address(1))
+            self.wait(1)
+            self.probes[-1][2].errback(ConnectBindError(errno.EMFILE, "Too many open files"))
+            self.assertEqual(len(self.probes), number + 1)
+        self.assertEqual(self.ended, [])
+        for _ in range(PATIENCE + 1):
+            self.health.doubt(address(1))
+            self.wait(1)
+            self.probes[-1][2].errback(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
         self.assertEqual(self.ended, [1])
 
     def test_one_question_at_a_time(self) -> None:

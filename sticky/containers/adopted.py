@@ -19,6 +19,7 @@ from sticky.containers.census import boot_id, environ, look
 from sticky.containers.ownership import CONTAINER_MARK, marks
 from sticky.containers.place import Place
 from sticky.core.values import ContainerId
+from sticky.exhaustion import is_ours
 
 POLL = 0.05  #: seconds
 
@@ -114,7 +115,10 @@ def find(
     realm: str,
     open_pidfd: Callable[[int], int] = os.pidfd_open,
 ) -> Stranger | None:
-    """The main process of the place, if it still runs and is the very same: by boot, pid, start time and marks."""
+    """The main process of the place, if it still runs and is the very same: by boot, pid, start time and marks.
+
+    Raises OSError where no descriptor is left to find out: what cannot be looked at must not be taken for lost, and be killed.
+    """
     if place.boot != boot_id() or not place.boot:
         return None
     descriptor: int | None = None
@@ -124,13 +128,18 @@ def find(
         )  # before the looks: from here on the number cannot be given to somebody else unseen
     except ProcessLookupError:
         return None
-    except OSError:
-        pass  # an old kernel, or one that forbids it: by looking
-    if _same(place) and _bears(container, place, realm) and not (descriptor is not None and _readable(descriptor)):
-        return Stranger(reactor, place, descriptor)
-    if descriptor is not None:
-        os.close(descriptor)
-    return None
+    except OSError as error:
+        if is_ours(error):
+            raise
+        # An old kernel, or one that forbids it: by looking.
+    hold = None
+    try:
+        if _same(place) and _bears(container, place, realm) and not (descriptor is not None and _readable(descriptor)):
+            hold = Stranger(reactor, place, descriptor)
+    finally:
+        if hold is None and descriptor is not None:
+            os.close(descriptor)
+    return hold
 
 
 def remains(place: Place) -> bool:
@@ -146,7 +155,10 @@ def _same(place: Place) -> bool:
 
 def _runs(place: Place) -> bool:
     # A leader that is a zombie may have threads that run on; only a pidfd can tell. Such programs are rare.
-    process = look(place.pid)
+    try:
+        process = look(place.pid)
+    except OSError:
+        return True  # it cannot be seen just now: the next look will tell
     return process is not None and process.started == place.started and process.state not in ("Z", "X")
 
 

@@ -1,17 +1,19 @@
 """What runs on this machine: one look at /proc. Must not know what a container is, nor signal anything.
 
-A look is no snapshot: processes come and go while it is taken. Zombies are not in it.
+A look is no snapshot: processes come and go while it is taken. Zombies are not in it. Where no descriptor is left to look with,
+everything here raises OSError: a process that cannot be looked at must not be taken for one that is gone.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 
 import attrs
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+from sticky.exhaustion import is_ours
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @attrs.frozen
@@ -27,11 +29,8 @@ class Process:
 
 
 def boot_id() -> str:
-    """Which boot of the machine this is; empty where the kernel does not say."""
-    try:
-        return _BOOT_ID.read_text("ascii").strip()
-    except (OSError, ValueError):
-        return ""
+    """Which boot of the machine this is; empty where the kernel does not say. Raises OSError as `read` does."""
+    return read(_BOOT_ID).decode("ascii", "replace").strip()
 
 
 def look(pid: int) -> Process | None:
@@ -79,10 +78,12 @@ class Census:
 
 
 def read(path: str) -> bytes:
-    """A small file of /proc; empty if it is gone or not for us."""
+    """A small file of /proc; empty if it is gone or not for us. Raises OSError where we can open nothing just now."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if is_ours(error):
+            raise
         return b""
     try:
         chunks = []

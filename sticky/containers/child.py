@@ -88,6 +88,8 @@ class Child:
     @property
     def place(self) -> Mapping[str, object]:
         """See `IContainer`."""
+        if self.pid is not None and self._started is None:
+            self._see_start(self.pid)
         if self.pid is None or self._started is None or self.port is None:
             return {}
         return Place(
@@ -119,7 +121,10 @@ class Child:
             return
         self._killed = True
         self._send(signal.SIGKILL)
-        self._kill_left(self._left())
+        try:
+            self._kill_left(self._left())
+        except OSError:
+            pass  # no descriptors left to look for them: they are found when the main process has exited
 
     # --- from the backend
 
@@ -185,8 +190,8 @@ class Child:
     def launched(self, pid: int | None) -> None:
         """The launcher runs."""
         self.pid = pid
-        process = None if pid is None else look(pid)
-        self._started = None if process is None else process.started
+        if pid is not None:
+            self._see_start(pid)
 
     def reported(self, line: bytes) -> None:
         """A line on the report pipe: the launcher's, or the program's own."""
@@ -220,6 +225,13 @@ class Child:
         self._timer = self._reactor.callLater(0, self._sweep, self._reactor.seconds(), _SWEEP_EVERY, self._told())
 
     # --- inside
+
+    def _see_start(self, pid: int) -> None:
+        try:
+            process = look(pid)
+        except OSError:
+            return  # no descriptors left: it is looked at again when its place is asked for
+        self._started = None if process is None else process.started
 
     def _step(self, event: Input) -> None:
         if (self._state, event) not in TRANSITIONS:
@@ -277,19 +289,29 @@ class Child:
 
     def _told(self) -> set[int]:
         """Those of the group that our SIGTERM has reached before the main process exited."""
-        return set(group_members(self.pid)) if self._asked and self.pid is not None else set()
+        try:
+            return set(group_members(self.pid)) if self._asked and self.pid is not None else set()
+        except OSError:
+            return set()  # no descriptors left to look with
 
     def _sweep(self, since: float, wait: float, told: set[int]) -> None:
         """What the main process left is asked to end, then killed; at once if it was we who killed the container."""
         waited = self._reactor.seconds() - since
-        left = self._left()
-        if self._killed or waited >= _GRACE:
-            self._kill_left(left)
-        else:
-            killing.kill(set(left) - told, signal.SIGTERM)
-            told |= set(left)
+        again = min(wait * 2, _SWEEP_AT_MOST_EVERY)
+        try:
+            left = self._left()
+            if self._killed or waited >= _GRACE:
+                self._kill_left(left)
+            else:
+                killing.kill(set(left) - told, signal.SIGTERM)
+                told |= set(left)
+        except OSError as error:
+            # No descriptors left to look with: nobody knows whether anything is left until there are.
+            if wait == _SWEEP_EVERY:
+                self._log.warn("Cannot look for what {container} left: {reason}", container=self.id, reason=str(error))
+            self._timer = self._reactor.callLater(again, self._sweep, since, again, told)
+            return
         if (left or self._report_open) and waited < _SWEEP_FOR:
-            again = min(wait * 2, _SWEEP_AT_MOST_EVERY)
             self._timer = self._reactor.callLater(wait, self._sweep, since, again, told)
             return
         if left:

@@ -144,10 +144,12 @@ class Forking:
     # --- children
 
     def _born(self, child: Child, pid: int, candidates: Sequence[Address]) -> None:
-        process = look(pid)
-        place = Place(
-            boot_id(), pid, 1 if process is None else process.started, child.port or 1, tuple(candidates), True
-        )
+        try:
+            boot, process = boot_id(), look(pid)
+        except OSError:
+            boot, process = "", None  # no descriptors left: nor for a pidfd, so that it counts as ended
+        started = 1 if process is None else process.started
+        place = Place(boot, pid, started, child.port or 1, tuple(candidates), True)
         try:
             descriptor: int | None = os.pidfd_open(pid)
         except OSError:

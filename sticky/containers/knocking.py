@@ -15,6 +15,7 @@ from twisted.internet.interfaces import IReactorTCP, IReactorTime, IReactorUNIX,
 from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
 
+from sticky.exhaustion import is_ours
 from sticky.isticky import Address, TCPAddress
 from sticky.networks import inside
 
@@ -33,14 +34,17 @@ class Knocker:
         self._pending: dict[Address, socket.socket] = {}
 
     def knock(self, address: Address) -> bool:
-        """Whether a connection was just accepted. A connection that hangs is looked at again by the next call."""
+        """Whether a connection was just accepted. A connection that hangs is looked at again by the next call.
+
+        Raises OSError where no descriptor is left to try it with.
+        """
         attempt = self._pending.pop(address, None)
         if attempt is None:
             try:
                 with inside(_network(address)):
                     attempt = socket.socket(_family(address), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-            except OSError:
-                if not _network(address):
+            except OSError as error:
+                if not _network(address) or is_ours(error):
                     raise
                 return False  # the container is gone, and its network with it
             try:
@@ -71,14 +75,17 @@ class IProbeReactor(IReactorTime, IReactorTCP, IReactorUNIX):
 def http_status(reactor: IProbeReactor, address: Address, path: str, timeout: float = 5.0) -> Deferred[int]:
     """The status of a GET. Fails with a Twisted connection error, also when there is no answer within `timeout` seconds.
 
+    `exhaustion.is_ours` tells whether it failed for want of a descriptor, so that nobody was asked.
+
     Its own few lines: Agent would read a body of any length, follow nothing of use here, and keep a pool.
     """
     probe = _Probe(path, _authority(address))
     try:
         with inside(_network(address)):  # where the socket is made, which is at once: there is no name to resolve
             connecting = _endpoint(reactor, address, timeout).connect(_Once(probe))
-    except OSError:
-        connecting = fail(ConnectError(string="the container's network is gone"))
+    except OSError as error:
+        ours = is_ours(error)
+        connecting = fail(error if ours else ConnectError(string="the container's network is gone"))
     probe.connecting = connecting.addCallbacks(lambda _: None, probe.answered.errback)
     return probe.answered.addTimeout(timeout, reactor)
 

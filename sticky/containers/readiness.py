@@ -77,9 +77,13 @@ class Readiness:
     def _look(self) -> None:
         self._timer = None
         for address in self._candidates:
-            if self._suspended(address) or not self._knock(address):
-                continue
-            if not self._owned(address):
+            try:
+                if self._suspended(address) or not self._knock(address):
+                    continue
+                owned = self._owned(address)
+            except OSError:
+                continue  # no descriptors left: our trouble, not the container's
+            if not owned:
                 self._doubt(address)
                 continue
             if self._probe is None:

@@ -5,7 +5,6 @@ The port that a Twisted endpoint opened keeps its socket and its address; only i
 
 from __future__ import annotations
 
-import errno
 import socket
 from collections.abc import Callable
 from enum import Enum
@@ -20,10 +19,10 @@ from zope.interface import implementer
 from sticky.edge.kernel import tune_listener
 from sticky.edge.tcp import TCPStream
 from sticky.edge.transport import Stream, begin
+from sticky.exhaustion import is_ours
 
 BATCH = 64  #: connections accepted in one turn: those inside are served in between
 STARVED_FOR = 0.25  #: seconds until the next try after descriptors or memory have run out
-_NONE_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _log = Logger(namespace="sticky.edge")
 
@@ -82,7 +81,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                if error.errno in _NONE_LEFT:
+                if is_ours(error):
                     self._starve(error)
                     return
                 continue  # the newcomer left before it was accepted (accept(2))

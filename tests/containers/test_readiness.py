@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
@@ -61,6 +63,24 @@ class ReadinessTests(SynchronousTestCase):
         self.open, self.owned = {MINE}, {MINE}
         self.run_for(0.005)
         self.assertEqual(self.found, [MINE])
+
+    def test_while_no_descriptor_is_left_it_goes_on_looking(self) -> None:
+        self.open, self.owned = {MINE}, {MINE}
+        for step in ("knock", "owns"):
+            works = getattr(self, step)
+
+            def fails(address: Address) -> bool:
+                raise OSError(errno.EMFILE, "Too many open files")
+
+            setattr(self, step, fails)
+            self.found.clear()
+            readiness = self.watch()
+            self.run_for(1)
+            self.assertEqual(self.found, [], step)
+            setattr(self, step, works)
+            readiness._knock, readiness._owned = self.knock, self.owns
+            self.run_for(0.02)
+            self.assertEqual(self.found, [MINE], step)
 
     def test_looks_become_rarer_but_never_rarer_than_the_longest_pause(self) -> None:
         self.watch()

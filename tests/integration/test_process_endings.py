@@ -14,6 +14,7 @@ from sticky.containers.ownership import members
 from sticky.containers.ports import Ports
 from sticky.errors import IllegalEvent
 from tests.containers.conformance import Program
+from tests.fakes.descriptors import no_descriptors_left
 from tests.integration.children import PYTHON, STUBBORN, alive, written, zombies
 from tests.integration.process_case import COMMANDS, REACTOR, ProcessTestCase
 
@@ -63,6 +64,29 @@ class EndTests(ProcessTestCase):
         self.assertTrue(alive(int(stray)))
         container.terminate()
         await self.exit(container)
+        self.assertFalse(alive(int(stray)))
+
+    async def test_what_cannot_be_looked_for_is_looked_for_again(self) -> None:
+        container = self.run_container("sh", "-c", "setsid sh -c 'echo $$; exec sleep 600' & wait")
+        (stray,) = await self.output(container)
+        assert container.pid is not None
+        looks = container._left
+        failures: list[OSError] = []
+
+        def look() -> list[int]:
+            try:
+                return looks()
+            except OSError as error:
+                failures.append(error)
+                raise
+
+        self.patch(container, "_left", look)
+        with no_descriptors_left():
+            os.kill(container.pid, signal.SIGKILL)
+            await self.until(lambda: len(failures) > 2)
+            self.assertIsNone(self.recorder.exit(container))
+        exit = await self.exit(container)
+        self.assertEqual((exit.detail, exit.signal), ("killed", 9))
         self.assertFalse(alive(int(stray)))
 
     async def test_a_double_fork_within_the_group_does_not_survive(self) -> None:
