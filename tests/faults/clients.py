@@ -7,6 +7,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -15,13 +16,17 @@ import attrs
 from tests.faults.model import Model, Stay
 
 TRIES_FOR = 90.0  #: seconds that a client goes on with one thing
-PAUSE = 0.2  #: seconds between two tries
+WAITS_FOR = 30.0  #: seconds for one answer; a start may wait in the queue for 60
+PAUSE, LONGEST_PAUSE = 0.2, 2.0  #: seconds between two tries: doubles from the first to the second, as good clients do
+HASTE = 0.05  #: seconds between two tries of the one who measures
+MOST = 300  #: clients at once: half of the sessions that there is room for, so that none has to wait for another to end
+CATCHES_UP = 1.0  #: seconds of arrivals that are made up for when this process was late
 _NETWORK = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 _CUT = (*_NETWORK, aiohttp.WSMessageTypeError)  #: also a Close where a message was expected
 
 
 class GaveUp(Exception):
-    """Nobody served for longer than a client waits."""
+    """Nobody served for longer than a client waits. The text says what was wanted, and what the last try met."""
 
 
 @attrs.define(eq=False)
@@ -35,40 +40,52 @@ class Clients:
     http: aiohttp.ClientSession
     stopped: asyncio.Event = attrs.field(factory=asyncio.Event)
     busy: set[asyncio.Task[None]] = attrs.field(factory=set)
+    counts_every: float = 0.1  #: seconds between two messages of a counter
     retries: int = 0
+    held_back: int = 0  #: visits that did not take place because too many were under way
 
-    async def _until(self, what: str, once: Callable[[], Any]) -> tuple[int, dict[str, object]]:
+    async def _until(self, what: str, once: Callable[[], Any], hasty: bool = False) -> tuple[int, dict[str, object]]:
         """Ask until there is an answer that is no 5xx."""
         deadline = time.monotonic() + TRIES_FOR
+        pause = HASTE if hasty else PAUSE
         while True:
             try:
                 async with once() as answer:
                     if answer.status < 500:
                         return answer.status, await answer.json()
-            except _NETWORK:
-                pass
+                    setback = f"{answer.status} {await _code(answer)}"
+            except _NETWORK as error:
+                hung = isinstance(error, asyncio.TimeoutError) and not isinstance(error, aiohttp.ServerTimeoutError)
+                setback = f"{what} hung" if hung else type(error).__name__
             self.retries += 1
+            self.model.setbacks[setback] += 1
             if time.monotonic() > deadline:
-                raise GaveUp(what)
-            await asyncio.sleep(PAUSE)
+                raise GaveUp(f"{what}: {setback}")
+            await asyncio.sleep(pause if hasty else pause * self.chance.uniform(0.5, 1.0))
+            pause = pause if hasty else min(pause * 2, LONGEST_PAUSE)
 
-    def _control(self, call: str, **fields: str) -> Any:
-        headers = {"Authorization": f"Bearer {self.bearer}", **fields}
-        return self.http.post(f"{self.url}/_modal/sessions/{call}", headers=headers)
+    def _control(self, call: str, name: str, value: str, waits_for: float = WAITS_FOR) -> Any:
+        headers = {"Authorization": f"Bearer {self.bearer}", name: value}
+        timeout = aiohttp.ClientTimeout(total=waits_for, sock_connect=5)
+        return self.http.post(f"{self.url}/_modal/sessions/{call}", headers=headers, timeout=timeout)
 
-    async def start(self) -> Stay:
+    async def start(self, hasty: bool = False) -> Stay:
         """A session, found again by its key where the answer was lost."""
         key = secrets.token_hex(16)
-        status, body = await self._until("start", lambda: self._control("start", **{"x-idempotency-key": key}))
+        starting = partial(self._control, "start", "x-idempotency-key", key, 75.0)
+        status, body = await self._until("start", starting, hasty)
         if status != 200:
             raise AssertionError(f"a start was answered with {status} {body}")
         return self.model.started(str(body["session_id"]), str(body["token"]), bool(body["created"]))
 
-    async def ask(self, stay: Stay) -> None:
+    async def ask(self, stay: Stay, hasty: bool = False) -> None:
         """One request."""
         before_end = not (stay.terminated or stay.over)
         headers = {"Modal-Authorization": f"Bearer {stay.token}"}
-        status, body = await self._until("get", lambda: self.http.get(self.url, headers=headers))
+        timeout = aiohttp.ClientTimeout(total=WAITS_FOR, sock_connect=5)
+        status, body = await self._until(
+            "get", lambda: self.http.get(self.url, headers=headers, timeout=timeout), hasty
+        )
         if status == 200:
             count = int(str(body["count"]))
             self.model.answered(stay, str(body["session"]), str(body["container"]), count, before_end)
@@ -78,8 +95,8 @@ class Clients:
     async def terminate(self, stay: Stay) -> None:
         """End it, and see that it has ended."""
         stay.terminating = True
-        fields = {"x-modal-server-session-token": stay.token}
-        status, _ = await self._until("terminate", lambda: self._control("terminate", **fields))
+        ending = partial(self._control, "terminate", "x-modal-server-session-token", stay.token)
+        status, _ = await self._until("terminate", ending)
         self.model.terminate_answered(stay, status)
         await self.ask(stay)
 
@@ -100,8 +117,9 @@ class Clients:
             while stay.over is None and not self.stopped.is_set():
                 try:
                     await self._count(stay)
-                except _CUT:
-                    pass
+                except _CUT as error:
+                    if isinstance(error, asyncio.TimeoutError):
+                        self.model.setbacks["a WebSocket hung"] += 1
                 if not self.stopped.is_set():
                     await asyncio.sleep(PAUSE)
                     await self.ask(stay)
@@ -111,9 +129,9 @@ class Clients:
         async with self.http.ws_connect(f"{self.url}/ws", headers=headers) as opened:
             while not self.stopped.is_set():
                 await opened.send_str("1")
-                body = await opened.receive_json(timeout=20)
+                body = await opened.receive_json(timeout=WAITS_FOR)
                 self.model.answered(stay, body["session"], body["container"], body["count"], True)
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(self.counts_every)
 
     def begin(self, what: Coroutine[Any, Any, None]) -> None:
         """Run one of these."""
@@ -127,9 +145,37 @@ class Clients:
             self.model.broken.append(f"a client failed: {task.exception()!r}")
 
     async def arrivals(self, rate: float) -> None:
-        """So many visits a second, whatever is going on."""
+        """So many visits a second, whatever is going on, but not more than `MOST` at once.
+
+        Without that bound a machine that is too slow for the rate gets slower with every second, until someone gives up: not
+        for a fault, but because thousands wait for the places of hundreds.
+        """
         next_at = time.monotonic()
         while not self.stopped.is_set():
-            self.begin(self.visit())
-            next_at += 1 / rate
+            if len(self.busy) < MOST:
+                self.begin(self.visit())
+            else:
+                self.held_back += 1
+            next_at = max(next_at + 1 / rate, time.monotonic() - CATCHES_UP)
             await asyncio.sleep(max(0.0, next_at - time.monotonic()))
+
+    async def finish(self, arriving: asyncio.Task[None]) -> None:
+        """Nobody new comes; whoever is under way comes to the end."""
+        self.stopped.set()
+        await arriving
+        while self.busy:
+            await asyncio.wait(self.busy)
+
+    async def all_findable(self) -> None:
+        """Each session that was promised and not ended answers, and none that has ended."""
+        for stay in list(self.model.stays.values()):
+            if stay.over is None:
+                await self.ask(stay)
+
+
+async def _code(answer: aiohttp.ClientResponse) -> str:
+    """What a refusal calls itself."""
+    try:
+        return str((await answer.json())["error"])
+    except (ValueError, KeyError, aiohttp.ContentTypeError):
+        return "without a code"

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import attrs
 
 
@@ -26,9 +28,10 @@ class Stay:
 
 @attrs.define(eq=False)
 class Model:
-    """See the module. `limit`: sessions a container may hold."""
+    """See the module. `limit`: sessions a container may hold. `ordinary`: ends that nobody has to have caused."""
 
     limit: int
+    ordinary: frozenset[str] = frozenset()
     stays: dict[str, Stay] = attrs.field(factory=dict)
     killed: set[str] = attrs.field(factory=set)  #: containers that were killed, or are about to be
     broken: list[str] = attrs.field(factory=list)  #: promises
@@ -36,6 +39,8 @@ class Model:
     found_again: int = 0  #: starts that an idempotency key found
     answers: int = 0
     ends: int = 0
+    setbacks: Counter[str] = attrs.field(factory=Counter)  #: why clients had to try again
+    homes: dict[str, list[Stay]] = attrs.field(factory=dict)  #: sessions by container, as far as they are not over
 
     def started(self, session: str, token: str, created: bool) -> Stay:
         """A start was answered."""
@@ -55,9 +60,10 @@ class Model:
             self.broken.append(f"{session} is on {container} and was on {stay.container}")
         if stay.container is None:
             stay.container = container
-            here = [
-                one for one in self.stays.values() if one.container == container and not (one.terminating or one.over)
-            ]
+            here = [one for one in self.homes.get(container, ()) if not (one.terminating or one.over)]
+            if not (stay.terminating or stay.over):
+                here.append(stay)
+            self.homes[container] = here
             if len(here) > self.limit:
                 self.broken.append(f"{container} holds {len(here)} sessions and may hold {self.limit}")
         if count <= stay.count and not stay.terminating:
@@ -75,6 +81,8 @@ class Model:
         if reason == "terminated" and stay.terminating:
             return
         if reason == "container_lost" and (stay.container is None or stay.container in self.killed) and self.killed:
+            return
+        if reason in self.ordinary:
             return
         self.broken.append(f"{stay.session} on {stay.container} was refused with {status} {reason}")
 
