@@ -32,7 +32,6 @@ from sticky.core.effects import (
 )
 from sticky.core.events import (
     ContainerExited,
-    ContainerReady,
     ContainerStopRequested,
     ContainerUnhealthy,
     Deployed,
@@ -105,7 +104,7 @@ class ServerService(SessionAnswers, Service):
         self._todo: deque[Effect | Record] = deque()
         self._busy = False
         self._starts = Granting(server, fleet, minting, self._journal, clock, self._step, self._follow_up)
-        self.containers = Running(server, backend, spec, self._journal, self._happened, self._starts.storage_failed)
+        self.containers = Running(server, backend, spec, self._journal, self._step, self._starts.storage_failed)
         self._leases = LeaseBook(fleet, self.containers.addresses, clock, self._follow_up)
         self.turns = TurnBook(fleet, self.containers.addresses, clock, self._follow_up, self._leases)
         self._visits = VisitBook(fleet, self.containers.addresses, clock, self._follow_up)
@@ -142,10 +141,9 @@ class ServerService(SessionAnswers, Service):
 
     def drain(self, reason: EndReason = EndReason.SERVER_STOPPED) -> Deferred[None]:
         """Stop in an orderly way: no starts, sessions end, containers are asked to go. Fires when none is left."""
-        self._step(StopRequested(reason))
         gone: Deferred[None] = Deferred()
         self._gone.append(gone)
-        self._tell_when_gone()
+        self._step(StopRequested(reason))
         return gone
 
     def kill(self) -> None:
@@ -233,16 +231,6 @@ class ServerService(SessionAnswers, Service):
             self._call_end(container, "unhealthy")
             self._step(ContainerUnhealthy(container))
 
-    def _happened(self, event: ContainerReady | ContainerExited) -> None:
-        self._step(event)
-        self._tell_when_gone()
-
-    def _tell_when_gone(self) -> None:
-        if not self.fleet.capacity.containers:
-            gone, self._gone = self._gone, []
-            for waiting in gone:
-                waiting.callback(None)
-
     # --- the engine
 
     def _step(self, event: Event) -> None:
@@ -276,6 +264,10 @@ class ServerService(SessionAnswers, Service):
             self._busy = False
         if self.fleet.wake_at < self._timer_at:
             self._set_timer()
+        if self._gone and not self.fleet.capacity.containers:
+            gone, self._gone = self._gone, []
+            for waiting in gone:
+                waiting.callback(None)
 
     def _do(self, effect: Effect | Record) -> None:
         match effect:
