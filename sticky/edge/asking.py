@@ -181,7 +181,7 @@ class Asking(ExchangeEnds, ABC):
             upstream.tell_when_written()
         elif not complete:
             self._open_body(upstream)
-        else:
+        elif pieces:
             self.front.resumeProducing()  # paused, if much came before there was a connection: its FIN must be seen
         if self.site.response_timeout is not None:
             self._expect_answer(self.site.response_timeout)
@@ -245,11 +245,13 @@ class Asking(ExchangeEnds, ABC):
             self.refuse(errors.GatewayTimeout(), keep=False)
 
     def _ask_again(self, lost: Upstream) -> bool:
-        """Whether the request goes out once more, on a new connection: it met one that its container had closed already."""
+        """Whether the request goes out once more: it met a connection that its container had closed already.
+
+        Never a third time, because the new one is `fresh`: no other request has gone out there.
+        """
         lease = self._lease
-        if self._retried or self._first_byte_at is not None or lease is None or not self._met_stale(lost):
+        if self._first_byte_at is not None or lease is None or not self._met_stale(lost):
             return False
-        self._retried = True
         self._pending[:0] = self._unwritten or ()
         self._holding = False
         self._unwritten = None

@@ -83,7 +83,6 @@ class ExchangeEnds:
         "_pending_size",
         "_reason",
         "_received",
-        "_retried",
         "_reusable",
         "_searched",
         "_started_at",
@@ -120,7 +119,6 @@ class ExchangeEnds:
         self._dial: Dial | None = None
         self._handover: HandshakeFront | None = None
         self._upstream: Upstream | None = None
-        self._retried = False
         self._asked_used = False  # the connection had served another request before
         self._asked_size = 0  # bytes of the first write to it
         self._holding = False  # what was written to a used connection may not have left

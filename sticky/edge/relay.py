@@ -169,8 +169,6 @@ class Exchange(Asking):
         if upstream is not None:
             if not self.front.request_complete:
                 upstream.drop()  # it has said all it had to say; the rest of the upload is nobody's any more
-            elif self._holding:
-                upstream.drop()
             elif self._reusable:
                 upstream.give_back()
             else:

@@ -126,7 +126,6 @@ class Upstream:
     def close(self) -> None:
         """Close in order: the container said that this answer is the last one here."""
         self.user = None
-        self.resumeProducing()
         self.transport.loseConnection()
 
     def give_back(self) -> None:

@@ -13,7 +13,7 @@ from sticky.edge.serving import STEPS, ClientState
 from sticky.edge.site import Site
 from tests.fakes.edge import ANSWER, AUTHORIZED, FakeEdge, get
 from tests.fakes.routing import SERVER
-from tests.fakes.transport import FakeTransport
+from tests.fakes.transport import EagerTransport, FakeTransport
 
 
 def status(client: FakeTransport) -> bytes:
@@ -79,6 +79,18 @@ class LeaseTests(TestCase):
         edge.routing.refuse_all(errors.SessionEnded("idle_timeout"))
         client.drain()
         self.assertIn(b" 410 ", client.taken[len(ANSWER) :])
+
+    def test_a_fin_after_a_late_lease_is_a_half_close_again(self) -> None:
+        edge = FakeEdge()
+        edge.routing.late = True
+        client = edge.client()
+        client.receive(get())
+        edge.routing.grant_all()
+        container = edge.container()
+        client.receive_fin()
+        container.receive(ANSWER)
+        client.drain()
+        self.assertEqual(client.taken, ANSWER)
 
     def test_a_fault_of_ours_after_a_late_lease_ends_the_connection_and_the_lease(self) -> None:
         edge = FakeEdge()
@@ -148,9 +160,22 @@ class PipelineTests(TestCase):
         client.receive(b"x" * 65_537)
         self.assertFalse(client.reading)
         container = edge.container()
+        self.assertFalse(client.reading)
         container.receive(ANSWER)
         client.drain()
         self.assertTrue(client.reading)
+
+    def test_where_answers_go_out_at_once_it_is_read_again_too(self) -> None:
+        edge = FakeEdge()
+        client = EagerTransport(edge.reactor)
+        client.connect(edge.factory.buildProtocol(None))
+        client.receive(get())
+        client.receive(get(b"/" + b"x" * 10_000) * 8)
+        self.assertFalse(client.reading)
+        container = edge.container()
+        for number in range(2):
+            container.receive(ANSWER)
+            self.assertEqual((client.taken.count(ANSWER), client.reading), (number + 1, True))
 
     def test_a_flood_while_a_control_call_waits_ends_the_client(self) -> None:
         edge = FakeEdge()
@@ -243,6 +268,20 @@ class HalfCloseTests(TestCase):
         self.assertEqual(client.taken, ANSWER)
         self.assertEqual([record.status for record in edge.records], [200, 499])
 
+    def test_one_that_cannot_be_closed_in_order_is_cut_after_its_time(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get() + get(method=b"POST", extra=b"Content-Length: 10\r\n") + b"hello")
+        container = edge.container()
+        client.receive_fin()
+        container.drain()
+        container.receive(ANSWER)
+        client.drain()
+        self.assertFalse(client.lost)  # its transport has not taken the close yet, and never will
+        edge.reactor.pump([0.5] * 22)
+        self.assertTrue(client.lost and client.aborted)
+        self.assertEqual(edge.context.doors.inside, 0)
+
     def test_a_pipelined_request_behind_a_fin_waits_at_most_the_half_close_timeout(self) -> None:
         edge = FakeEdge(Site(name=SERVER, half_close_timeout=10.0))
         client = edge.client()
@@ -325,6 +364,19 @@ class TimeTests(TestCase):
         self.assertEqual(status(client), b"HTTP/1.1 504 Gateway Timeout")
         self.assertTrue(container.aborted)
 
+    def test_an_upload_that_goes_on_is_not_held_against_its_container(self) -> None:
+        edge = FakeEdge(Site(name=SERVER, response_timeout=5.0))
+        client = edge.client()
+        client.receive(get(method=b"POST", extra=b"Content-Length: 8\r\n"))
+        container = edge.container()
+        for _ in range(8):
+            edge.reactor.pump([0.5] * 6)
+            client.receive(b"x")
+        edge.reactor.pump([0.5] * 8)
+        container.receive(ANSWER)
+        client.drain()
+        self.assertEqual(client.taken, ANSWER)
+
     def test_no_timer_is_left_when_everybody_is_gone(self) -> None:
         edge = FakeEdge()
         client = edge.client()
@@ -338,6 +390,54 @@ class TimeTests(TestCase):
         self.advance(edge, 1)
         self.assertEqual(len(edge.context.upstreams), 0)
         self.assertEqual(edge.reactor.getDelayedCalls(), [])
+
+
+class FloorTests(TestCase):
+    """A body has to come at a rate of its own, but nobody is blamed for time in which we did not read."""
+
+    def setUp(self) -> None:
+        self.edge = FakeEdge(limits=EdgeLimits(min_body_rate=10_000))
+        self.client = self.edge.client()
+        self.client.receive(get(method=b"POST", extra=b"Content-Length: 1000000\r\n"))
+        self.container = self.edge.container()
+        self.container.drain()
+
+    def wait(self, seconds: int) -> None:
+        self.edge.reactor.pump([0.5] * (2 * seconds))
+
+    def test_one_that_comes_too_slowly_is_408(self) -> None:
+        for _ in range(11):
+            self.client.receive(b"x" * 9_000)
+            self.container.drain()
+            self.wait(1)
+        self.client.drain()
+        self.assertIn(b" 408 ", self.client.taken)
+        self.assertTrue(self.container.aborted)
+
+    def test_one_that_comes_at_the_floor_passes(self) -> None:
+        for _ in range(31):
+            self.client.receive(b"x" * 10_000)
+            self.container.drain()
+            self.wait(1)
+        self.assertEqual((self.client.taken, self.container.aborted), (b"", False))
+
+    def test_once_an_answer_has_begun_it_is_broken_off(self) -> None:
+        self.container.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")
+        self.wait(11)
+        self.client.drain()
+        self.assertTrue(self.container.aborted and self.client.taken.endswith(b"2\r\nok\r\n"))
+        self.assertEqual([record.reason for record in self.edge.records], ["slow_body"])
+
+    def test_time_in_which_the_container_does_not_take_it_does_not_count(self) -> None:
+        for _ in range(2):
+            self.client.receive(b"x" * 40_000)
+        self.assertFalse(self.client.reading)
+        self.wait(35)
+        self.assertFalse(self.container.aborted)
+        self.container.drain()
+        self.assertTrue(self.client.reading)
+        self.wait(21)
+        self.assertTrue(self.container.aborted)
 
 
 class EndTests(TestCase):
@@ -373,6 +473,18 @@ class EndTests(TestCase):
             if state not in STEPS[ClientState.IDLE]:
                 self.assertRaises(errors.IllegalEvent, front._become, state)
         self.assertIs(front.state, ClientState.IDLE)
+
+    def test_one_that_turns_out_to_be_of_such_an_address_is_cut_and_all_are_counted_right(self) -> None:
+        edge = FakeEdge(limits=EdgeLimits(connections=10, connections_per_client=1))
+        edge.client("192.0.2.7")
+        proxied = [edge.client("10.0.0.1")]
+        edge.front(proxied[0]).known_as("192.0.2.8")
+        proxied.append(edge.client("10.0.0.1"))
+        edge.front(proxied[1]).known_as("192.0.2.7")
+        edge.reactor.advance(0)
+        self.assertEqual([client.lost for client in proxied], [False, True])
+        self.assertEqual(edge.context.doors.inside, 2)
+        self.assertFalse(edge.client("10.0.0.1").aborted)
 
     def test_too_many_from_one_address_are_turned_away_and_others_are_not(self) -> None:
         edge = FakeEdge(limits=EdgeLimits(connections=10, connections_per_client=2))

@@ -12,6 +12,7 @@ from zope.interface import implementer
 from sticky import errors
 from sticky.core.proxy_tokens import FailureLimit
 from sticky.core.values import EndReason, ServerName
+from sticky.edge import gate
 from sticky.edge.handshake import Handshake, IWebSocketFront
 from sticky.edge.site import Site
 from sticky.isticky import Answer, IEventStream, ILease, ILeaseHolder
@@ -55,6 +56,16 @@ class CredentialTests(TestCase):
         lines = self.refused(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n", 401, "no_credential")
         self.assertIn(b"www-authenticate: Bearer", lines)
         self.assertNotIn(b"connection: close", lines)
+
+    def test_what_is_remembered_of_hosts_and_of_who_failed_is_bounded(self) -> None:
+        self.patch(gate, "MAX_HOSTS", 3)
+        edge = FakeEdge()
+        edge.context.failures = FailureLimit()
+        for number in range(10):
+            client = edge.client(f"192.0.2.{number}")
+            client.receive(FORGED.replace(b"game", b"game%d" % number))
+        self.assertLessEqual(len(edge.context.gate._hosts), 3)
+        self.assertLessEqual(len(edge.context.gate._suspects), 3)
 
     def test_a_refused_request_with_a_body_closes(self) -> None:
         lines = self.refused(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 9\r\n\r\n", 401, "no_credential")
@@ -295,6 +306,25 @@ class ControlTests(TestCase):
         client.drain()
         self.assertIn(b"retry-after: 3", fields(client.taken.partition(b"late")[2]))
 
+    def test_an_http_1_0_client_has_events_without_chunks_and_their_end_by_the_close(self) -> None:
+        stream = Stream()
+        edge = FakeEdge()
+        edge.control.answer_with = stream
+        client = ask(edge, self.START.replace(b"1.1", b"1.0") + b"Connection: keep-alive\r\n\r\n")
+        stream.write(b"event: queued\n\n")
+        stream.finish()
+        for _ in range(3):
+            client.drain()
+        self.assertIn(b"connection: close", fields(client.taken))
+        self.assertTrue(client.taken.endswith(b"\r\n\r\nevent: queued\n\n") and client.lost)
+
+    def test_after_events_to_a_client_whose_body_is_still_coming_the_connection_closes(self) -> None:
+        stream = Stream()
+        edge = FakeEdge()
+        edge.control.answer_with = stream
+        client = ask(edge, self.START + b"Content-Length: 9\r\n\r\n")
+        self.assertIn(b"connection: close", fields(client.taken))
+
     def test_a_late_answer_that_is_none_ends_the_connection(self) -> None:
         edge = FakeEdge()
         waiting = edge.control.wait()
@@ -313,7 +343,7 @@ class ControlTests(TestCase):
         client.drain()
         self.assertTrue(client.taken.endswith(b"f\r\nevent: queued\n\n\r\n"))
         self.assertIn(b"content-type: text/event-stream", fields(client.taken))
-        self.assertIn(b"content-type: text/event-stream", fields(client.taken))
+        self.assertNotIn(b"connection: close", fields(client.taken))
         stream.finish()
         client.drain()
         self.assertTrue(client.taken.endswith(b"0\r\n\r\n"))
@@ -411,6 +441,14 @@ class HandoverTests(TestCase):
         self.edge.container().receive(ANSWER)
         self.client.drain()
         self.assertTrue(self.client.taken.endswith(ANSWER))
+
+    def test_a_fin_after_that_is_a_half_close_as_with_any_answer(self) -> None:
+        transport = FakeTransport(self.edge.reactor)
+        self.front.pass_on(transport, b"HTTP/1.1 403 Forbidden\r\nContent-Length: 4\r\n\r\nno")
+        self.client.receive_fin()
+        transport.receive(b"pe")
+        self.client.drain()
+        self.assertTrue(self.client.taken.endswith(b"nope"))
 
     def test_a_client_that_leaves_is_told_to_the_relay_once_and_counted_once(self) -> None:
         self.client.receive_fin()

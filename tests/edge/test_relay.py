@@ -163,6 +163,38 @@ class RelayTests(TestCase):
         self.client.receive_fin()
         self.assertTrue(self.client.lost)
 
+    def test_a_client_whose_last_piece_was_too_much_is_read_again(self) -> None:
+        self.ask(get(method=b"POST", extra=b"Content-Length: 100000\r\n"))
+        self.client.receive(b"x" * 100_000)
+        self.assertTrue(self.client.reading)  # else nobody would see it leave
+
+    def test_an_http_1_0_client_hears_of_no_1xx_and_of_a_chunked_bodys_end_by_the_close(self) -> None:
+        container = self.ask(get(version=b"1.0", extra=b"Connection: keep-alive\r\n"))
+        container.receive(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK)
+        container.receive(b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+        for _ in range(2):
+            self.client.drain()
+        self.assertEqual(self.client.taken, OK + b"Connection: close\r\n\r\nok")
+        self.assertTrue(self.client.lost)
+
+    def test_a_client_that_was_held_back_is_heard_out_after_an_early_answer(self) -> None:
+        container = self.ask(get(method=b"POST", extra=b"Content-Length: 1000000\r\n"))
+        while self.client.reading:
+            self.client.receive(b"x" * 40_000)
+        container.receive(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        for _ in range(2):
+            self.client.drain()
+        self.assertTrue(self.client.reading and self.client.fin_sent)
+
+    def test_nobody_lingers_for_a_client_that_has_shut_its_side_meanwhile(self) -> None:
+        container = self.ask(get(method=b"POST", extra=b"Content-Length: 100000\r\n") + b"x")
+        container.receive(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        self.client.receive_fin()
+        self.client.drain()
+        self.client.drain()
+        self.assertTrue(self.client.lost and not self.client.aborted)
+        self.assertEqual(self.edge.routing.held, set())
+
     def test_informational_answers_without_end_are_502(self) -> None:
         container = self.ask()
         container.receive(b"HTTP/1.1 103 Early Hints\r\n\r\n" * MAX_INFORMATIONAL)

@@ -9,6 +9,7 @@ from zope.interface.verify import verifyObject
 
 from sticky import errors
 from sticky.core.values import EndReason
+from sticky.edge import context
 from sticky.edge.relay import Exchange
 from sticky.edge.serving import ClientState
 from sticky.edge.site import Site
@@ -259,6 +260,16 @@ class HandedOverTests(Straightly):
 
 
 class RememberedTests(Straightly):
+    def test_what_is_remembered_of_addresses_is_bounded(self) -> None:
+        self.patch(context, "MAX_REMEMBERED", 3)
+        for number in range(10):
+            client = EagerTransport(self.edge.reactor)
+            client.connect(self.edge.factory.buildProtocol(PeerAddress(f"192.0.2.{number}")))  # type: ignore[arg-type]
+            client.receive(get())
+            self.container.receive(ANSWER)
+            client.receive_reset()
+        self.assertTrue(1 <= len(self.edge.context.fields) <= 3)
+
     def test_the_next_connection_from_an_address_need_not_have_its_fields_read_again(self) -> None:
         fields = self.edge.front(self.client)._fields
         self.client.receive_reset()

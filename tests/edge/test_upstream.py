@@ -134,8 +134,12 @@ class PoolTests(TestCase):
         user.ready[0].give_back()
         self.assertIsNot(self.upstreams.pool(CONTAINER, UNIXAddress("/run/x")), self.pool)
         self.assertEqual((transport.disconnecting, transport.aborted), (True, False))
-        self.upstreams.pool(CONTAINER, UNIXAddress("/run/x")).dial(User())
+        fresh = self.upstreams.pool(CONTAINER, UNIXAddress("/run/x"))
+        fresh.dial(User())
         self.assertEqual(self.reactor.undecided[0].address, "/run/x")
+        transport.drain()
+        self.assertTrue(transport.lost)
+        self.assertIs(self.upstreams.pool(CONTAINER, UNIXAddress("/run/x")), fresh)
 
 
 class RetryTests(TestCase):
@@ -221,6 +225,20 @@ class RetryTests(TestCase):
         container.drain()
         self.assertTrue(container.taken.endswith(b"\r\n\r\nabcdef"))
         self.assertIsNone(container.producer)
+
+    def test_a_client_that_sends_much_meanwhile_is_held_back_and_read_again_then(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get())
+        container = edge.container()
+        container.receive(ANSWER)
+        container.drain()
+        client.drain()
+        client.receive(get(b"/p", b"Content-Length: 100000\r\n", b"POST"))
+        client.receive(b"x" * 100_000)
+        self.assertFalse(client.reading)
+        container.drain()
+        self.assertTrue(client.reading)
 
 
 class SecondSendingTests(TestCase):
