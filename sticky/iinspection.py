@@ -98,6 +98,7 @@ class DaemonView:
     state_dir: Path
     brand: str
     listen: tuple[str, ...]  #: where it really listens
+    admin_listen: tuple[str, ...] = ()  #: where the admin API does, besides its socket: endpoint strings
 
 
 @attrs.frozen

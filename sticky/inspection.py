@@ -75,6 +75,7 @@ class Inspection:
             self._daemon.state_dir,
             self._daemon.brand,
             tuple(self._listen()),
+            self._daemon.admin_listen,
         )
 
     def servers(self) -> Sequence[ServerView]:

@@ -40,6 +40,7 @@ def daemon(view: DaemonView) -> Body:
         "state_dir": str(view.state_dir),
         "brand": view.brand,
         "listen": list(view.listen),
+        "admin_listen": list(view.admin_listen),
     }
 
 

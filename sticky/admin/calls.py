@@ -5,9 +5,7 @@ Must not know HTTP beyond methods, paths and JSON; `web` turns what is raised an
 
 from __future__ import annotations
 
-import math
 import re
-import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,6 +18,7 @@ from twisted.python.failure import Failure
 from sticky import errors
 from sticky.admin import bodies
 from sticky.admin.bodies import Body
+from sticky.admin.parameters import Call, flag, grace, seconds, session_name, sources, whole
 from sticky.admin.recent import Recent
 from sticky.admin.streams import LogStream, Wanted
 from sticky.config.settings import Settings
@@ -28,22 +27,11 @@ from sticky.ioperating import IOperating
 from sticky.irestarting import IRestarting
 
 LONGEST_PAGE: Final = 1000
-LONGEST_NAME: Final = 128  #: characters
 _Done = TypeVar("_Done")
 
 #: A configuration file and an app, either may be None, seen from this folder. Blocks, so it is called in a thread.
 Check = Callable[[Path | None, str | None, Path], Settings]
 InThread = Callable[..., Deferred[Any]]
-
-
-@attrs.frozen
-class Call:
-    """One call. `arguments` are the parts of the path that are names."""
-
-    arguments: tuple[str, ...]
-    query: Mapping[str, str]
-    body: Mapping[str, object] = attrs.field(repr=False)
-
 
 Result = Body | LogStream | Deferred[Body]
 
@@ -105,7 +93,7 @@ class AdminCalls:
         return {"containers": [bodies.container(view) for view in self._inspection.containers(server)], "ended": ended}
 
     def _sessions(self, call: Call) -> Result:
-        limit = _whole(call.query.get("limit"), "limit", 1, LONGEST_PAGE, 100)
+        limit = whole(call.query.get("limit"), "limit", 1, LONGEST_PAGE, 100)
         server, container, owner, after = map(call.query.get, ("server", "container", "owner", "after"))
         found = self._inspection.sessions(server, container, owner, after, limit + 1)
         return bodies.sessions(found, limit)
@@ -125,7 +113,7 @@ class AdminCalls:
             output="output" in kinds,
             events="events" in kinds,
             follow=query.get("follow") == "1",
-            last=_whole(query.get("lines"), "lines", 0, 100_000, 100),
+            last=whole(query.get("lines"), "lines", 0, 100_000, 100),
         )
         return LogStream(self._inspection, self._recent, wanted, self._clock)
 
@@ -135,15 +123,15 @@ class AdminCalls:
         server = call.body.get("server")
         if not isinstance(server, str):
             raise errors.BadRequest('The body names the Server: {"server": "…"}.')
-        idle_timeout = _seconds(call.body.get("idle_timeout"), errors.BadIdleTimeout)
-        started = self._inspection.start(server, idle_timeout, _session_name(call.body.get("name")))
+        idle_timeout = seconds(call.body.get("idle_timeout"), errors.BadIdleTimeout)
+        started = self._inspection.start(server, idle_timeout, session_name(call.body.get("name")))
         return started.addCallback(lambda given: self._given(given, server))
 
     def _release(self, call: Call) -> Result:
-        server, name = call.body.get("server"), _session_name(call.body.get("name"))
+        server, name = call.body.get("server"), session_name(call.body.get("name"))
         if not isinstance(server, str) or name is None:
             raise errors.BadRequest('The body names the Server and the session: {"server": "…", "name": "…"}.')
-        return self._inspection.release(server, name, _grace(call)).addCallback(lambda _: {"name": name})
+        return self._inspection.release(server, name, grace(call)).addCallback(lambda _: {"name": name})
 
     def _token(self, call: Call) -> Result:
         view = self._inspection.session(call.arguments[0])
@@ -154,9 +142,9 @@ class AdminCalls:
         return bodies.credentials(given, server, url, self._inspection.daemon().brand)
 
     def _terminate(self, call: Call) -> Result:
-        grace = _grace(call)
+        limit = grace(call)
         view = self._inspection.session(call.arguments[0])
-        done = self._inspection.terminate(view.status.session, grace)
+        done = self._inspection.terminate(view.status.session, limit)
         return done.addCallback(lambda _: {"session_id": view.status.session})
 
     def _extend(self, call: Call) -> Result:
@@ -166,7 +154,7 @@ class AdminCalls:
         return bodies.container(self._inspection.stop_container(call.arguments[0]))
 
     def _check_config(self, call: Call) -> Result:
-        file, app, folder = _sources(call)
+        file, app, folder = sources(call)
         if folder is None:
             raise errors.BadRequest("The body names a configuration file, an app, or both.")
         return self._in_thread(self._check, file, app, folder).addCallback(bodies.checked)
@@ -174,13 +162,13 @@ class AdminCalls:
     # --- deploying
 
     def _deploy(self, call: Call) -> Result:
-        file, app, folder = _sources(call)
-        recreate, force = _flag(call, "recreate"), _flag(call, "force")
+        file, app, folder = sources(call)
+        recreate, force = flag(call, "recreate"), flag(call, "force")
         doing = self._deployer.deploy(file, app, folder, recreate=recreate, force=force)
         return shielded(doing).addCallback(bodies.deployed)
 
     def _undo(self, call: Call) -> Result:
-        return shielded(self._deployer.undo(recreate=_flag(call, "recreate"))).addCallback(bodies.deployed)
+        return shielded(self._deployer.undo(recreate=flag(call, "recreate"))).addCallback(bodies.deployed)
 
     def _rollout(self, call: Call) -> Result:
         return bodies.rollout(self._deployer.rollout())
@@ -215,7 +203,7 @@ class AdminCalls:
         return bodies.keys(self._operating.keys())
 
     def _rotate_key(self, call: Call) -> Result:
-        return bodies.keys(self._operating.rotate_key(revoke=_flag(call, "revoke")))
+        return bodies.keys(self._operating.rotate_key(revoke=flag(call, "revoke")))
 
     @property
     def _operating(self) -> IOperating:
@@ -283,26 +271,6 @@ ROUTES: Final = (
 )
 
 
-def _sources(call: Call) -> tuple[Path | None, str | None, Path | None]:
-    """(file, app, folder that they are relative to), of which any may be missing; there is a folder if one of them is there."""
-    file, app, cwd = (call.body.get(name) for name in ("file", "app", "cwd"))
-    if not isinstance(file, str | None) or not isinstance(app, str | None):
-        raise errors.BadRequest("The body names a configuration file, an app, or both.")
-    if file is None and app is None:
-        return None, None, None
-    folder = Path(cwd) if isinstance(cwd, str) else None
-    if folder is None or not folder.is_absolute():
-        raise errors.BadRequest("The body says from which folder relative paths are meant (cwd).")
-    return None if file is None else Path(file), app, folder
-
-
-def _flag(call: Call, name: str) -> bool:
-    value = call.body.get(name, False)
-    if not isinstance(value, bool):
-        raise errors.BadRequest(f"{name} must be true or false.")
-    return value
-
-
 def shielded(doing: Deferred[_Done]) -> Deferred[_Done]:
     """The same, but who asked may leave: what has begun goes on."""
     answer: Deferred[_Done] = Deferred()
@@ -315,41 +283,5 @@ def shielded(doing: Deferred[_Done]) -> Deferred[_Done]:
     return answer
 
 
-def _grace(call: Call) -> float | None:
-    grace = _seconds(call.body.get("grace"), errors.BadGrace)
-    if grace is not None and grace > 3600:
-        raise errors.BadGrace
-    return grace
-
-
-def _session_name(value: object) -> str | None:
-    """As control calls take it. The error does not repeat it."""
-    if value is None:
-        return None
-    if (
-        not isinstance(value, str)
-        or not 1 <= len(value) <= LONGEST_NAME
-        or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in value)
-    ):
-        raise errors.BadSessionName
-    return value
-
-
 def _list(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)) or "none"
-
-
-def _whole(text: str | None, name: str, low: int, high: int, default: int) -> int:
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
-        raise errors.BadRequest(f"{name} must be a whole number from {low} to {high}.")
-    return int(text)
-
-
-def _seconds(value: object, wrong: type[errors.BadRequest]) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise wrong
-    return float(value)

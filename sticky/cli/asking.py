@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 
 import click
 
 from sticky.cli.client import Admin
 from sticky.cli.options import command, daemon, servers, sessions
-from sticky.cli.output import note
+from sticky.cli.output import note, waiting
 from sticky.cli.problems import Problem, Status
 from sticky.edge.wire import Names
 
@@ -23,7 +24,7 @@ def add_to(root: click.Group) -> None:
         "curl",
         "sticky curl /                                  # in a session of its own\n"
         "sticky curl --session sd-4Kx0 /scores -- -i\n"
-        "sticky curl /_modal/sessions -- -s             # a control call, with the proxy token",
+        "sticky curl /_modal/sessions | jq .            # a control call, with the proxy token",
     )
     @click.argument("path", metavar="PATH")
     @click.argument("curl_arguments", metavar="[-- CURL ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
@@ -48,7 +49,12 @@ def add_to(root: click.Group) -> None:
             bearer = admin.bearer(found["name"])
             header = f"Authorization: Bearer {bearer}" if bearer else None
             return _run(program, found["url"], path, header, curl_arguments)
-        given = admin.token(session) if session is not None else admin.start(admin.server(server)["name"])
+        if session is not None:
+            given = admin.token(session)
+        else:
+            served = admin.server(server)["name"]
+            with waiting(f"waiting for a place on {served}; Ctrl-C leaves the queue"):
+                given = admin.start(served)
         header = f"{names.authorization.decode('ascii')}: Bearer {given['token']}"
         try:
             return _run(program, given["url"], path, header, curl_arguments)
@@ -70,6 +76,8 @@ def _run(program: str, url: str, path: str, header: str | None, arguments: tuple
     reading, writing = os.pipe()
     try:
         with os.fdopen(writing, "w", encoding="ascii") as config:
+            if not sys.stdout.isatty():
+                config.write("no-progress-meter\n")  # it is on stderr, between what a person reads there
             if header is not None:
                 config.write(f'header = "{header}"\n')  # below 64 KiB, so the pipe takes it whole
         command = [program, "--config", f"/dev/fd/{reading}", *arguments, url + path]

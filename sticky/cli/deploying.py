@@ -11,7 +11,7 @@ import click
 from sticky.cli.client import Admin
 from sticky.cli.options import command, daemon, json_output, sources
 from sticky.cli.output import as_json as print_json
-from sticky.cli.output import note, say, show, table
+from sticky.cli.output import note, say, show, table, waiting
 
 READING = 120.0  #: seconds: an app may take 30 to import, and another deploy may be before this one
 
@@ -58,7 +58,9 @@ def add_to(root: click.Group) -> None:
         if not admin.here and any(one is not None and not Path(one).is_absolute() for one in (config, app)):
             raise click.UsageError("With --url files are the daemon's own: give absolute paths, or none to read again.")
         body = {"file": config, "app": app, "cwd": str(Path.cwd()), "recreate": recreate, "force": force}
-        _report(admin.call("POST", "/v1/deploy", body=body, timeout=READING), as_json)
+        with waiting("the daemon reads the new definition"):
+            found = admin.call("POST", "/v1/deploy", body=body, timeout=READING)
+        _report(found, as_json)
 
     root.add_command(group)
 
@@ -100,7 +102,9 @@ def undo(recreate: bool, admin: Admin, as_json: bool) -> None:
 
     That is its settings: files that they name are used as they are now. Once more, and it is the newer one again.
     """
-    _report(admin.call("POST", "/v1/rollout/undo", body={"recreate": recreate}, timeout=READING), as_json)
+    with waiting("the daemon goes back"):
+        found = admin.call("POST", "/v1/rollout/undo", body={"recreate": recreate}, timeout=READING)
+    _report(found, as_json)
 
 
 def _report(found: Mapping[str, Any], json: bool) -> None:

@@ -92,6 +92,16 @@ APP = tuple(
             f"app.py: {_IMPORT}max_containers=0 is not allowed; it must be a whole number from 1 to 10000 (…)",
         ),
         (
+            "unknown_argument",
+            "An argument is misspelt",
+            f"app.py: {_IMPORT}app.server() has no argument 'max_containres'; did you mean max_containers? It takes name, port, … (…)",
+        ),
+        (
+            "hook_argument",
+            "Or is one of nothing",
+            f"app.py: {_IMPORT}sticky.enter() has no argument 'order'; it takes no arguments (…)",
+        ),
+        (
             "order",
             "One argument is above another",
             f"app.py: {_IMPORT}min_containers=5 is not allowed; it must be from 0 to max_containers, which is 2 (…)",

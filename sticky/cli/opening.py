@@ -5,6 +5,7 @@ that page sends it on with the token. So no token is in an argument list, where 
 from __future__ import annotations
 
 import secrets
+import socket
 import sys
 import webbrowser
 from collections.abc import Callable, Mapping
@@ -14,14 +15,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from time import monotonic
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import click
 
 from sticky.cli.client import Admin
 from sticky.cli.options import command, daemon, json_output, servers, sessions
 from sticky.cli.output import as_json as print_json
-from sticky.cli.output import note, say
+from sticky.cli.output import note, say, waiting
 from sticky.cli.problems import Problem, Status
 from sticky.edge.wire import Names
 
@@ -48,15 +49,29 @@ def add_to(group: click.Group) -> None:
         """Open SESSION, or a new one, in the browser."""
         if not path.startswith("/"):
             raise click.BadParameter("it must begin with /", param_hint="--path")
-        given = admin.token(session) if session else admin.start(admin.server(server)["name"])
+        if session:
+            given = admin.token(session)
+        else:
+            served = admin.server(server)["name"]
+            with waiting(f"waiting for a place on {served}; Ctrl-C leaves the queue"):
+                given = admin.start(served)
         target = with_token(given["url"] + path, Names(given["brand"]).query.decode("ascii"), given["token"])
         note(f"session {given['session_id']} of {given['server']} at {given['url']}")
-        if no_browser:
-            note(
-                f"waiting {wait:g} s for a browser on this machine to open this address; it is good once, Ctrl-C ends it"
-            )
         show = partial(_as_json, given) if as_json else say
-        serve_once(target, None if no_browser else webbrowser.open, wait, show)
+        serve_once(target, None if no_browser else webbrowser.open, wait, partial(_by_hand, show, given["url"], wait))
+
+
+def _by_hand(show: Callable[[str], object], url: str, wait: float, address: str) -> None:
+    """For whoever is to open the address."""
+    port, own = urlsplit(address).port, urlsplit(url)
+    note(f"open this address in a browser on this machine; it is good once, for {wait:g} s, and leads into the session")
+    if own.hostname in ("127.0.0.1", "localhost", "::1"):
+        both = f"-L {port}:127.0.0.1:{port} -L {own.port or 80}:127.0.0.1:{own.port or 80}"
+    else:
+        both = f"-L {port}:127.0.0.1:{port}"
+    note(f"from another machine: ssh {both} {socket.gethostname()} there first, then the same address; Ctrl-C ends it")
+    show(address)
+    sys.stdout.flush()  # whoever reads it opens it
 
 
 def with_token(url: str, parameter: str, token: str) -> str:
@@ -69,15 +84,21 @@ def _as_json(given: Mapping[str, Any], address: str) -> None:
     print_json({"address": address, "session_id": given["session_id"], "server": given["server"], "url": given["url"]})
 
 
+def _open(opening: Callable[[str], object], address: str, by_hand: Callable[[str], object]) -> None:
+    if opening(address) is False:
+        note("no browser is found here")
+        by_hand(address)
+
+
 def serve_once(
     target: str,
     opening: Callable[[str], object] | None,
     wait: float,
-    show: Callable[[str], object] = lambda address: None,
+    by_hand: Callable[[str], object] = lambda address: None,
 ) -> None:
     """Give out an address on this machine that leads to `target` once. Raises `Problem` if nobody comes in time.
 
-    `opening`: who opens it; None: `show` shows it to whoever will.
+    `opening`: who opens it, and says False if nobody is there who could; None: nobody is. Then `by_hand` shows it to a person.
     """
     key = secrets.token_urlsafe(24)
     used = False
@@ -115,11 +136,10 @@ def serve_once(
     with HTTPServer(("127.0.0.1", 0), Page) as server:
         address = f"http://127.0.0.1:{server.server_port}/{key}"
         if opening is None:
-            show(address)
-            sys.stdout.flush()  # whoever reads it opens it
+            by_hand(address)
         else:
             # In a thread: some browsers do not return before their window is closed.
-            Thread(target=opening, args=(address,), daemon=True).start()
+            Thread(target=_open, args=(opening, address, by_hand), daemon=True).start()
         deadline = monotonic() + wait
         while not used:
             server.timeout = max(0.0, deadline - monotonic())

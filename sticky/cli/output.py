@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Timer
 from typing import IO, Any
 
 from rich.console import Console, RenderableType
@@ -24,6 +26,7 @@ STYLES = {
     "fail": "bold red",
     "ended": "dim",
 }
+PATIENCE = 0.7  #: seconds
 _UNBOUNDED = 100_000  # columns of what is no terminal: nothing is wrapped or cut for it
 
 
@@ -65,6 +68,25 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """A line on stderr, for the person: stdout stays what a program reads."""
     sys.stderr.write(f"sticky: {text}\n")
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """On stderr, where that is a terminal: what is waited for, once it takes long enough to wonder. Gone afterwards."""
+    target = console(sys.stderr)
+    if not target.is_terminal or target.is_dumb_terminal:
+        yield
+        return
+    status = target.status(Text(text))
+    timer = Timer(PATIENCE, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
 
 
 def as_json(value: Any) -> None:

@@ -13,6 +13,7 @@ class Status(IntEnum):
     USAGE = 2  # the command line, the configuration or the app is wrong
     NO_DAEMON = 3  # no daemon answers there, or not one that this command understands
     NOT_FOUND = 4  # the daemon knows no such Server, container or session
+    HUNG_UP = 129  # SIGHUP: the terminal was closed
     INTERRUPTED = 130  # Ctrl-C
     PIPE_CLOSED = 141  # whoever read the output left
     TERMINATED = 143  # SIGTERM
@@ -24,6 +25,7 @@ MEANINGS = {
     Status.USAGE: "the command line, the configuration or the app is wrong",
     Status.NO_DAEMON: "no daemon answers there, or one of another version",
     Status.NOT_FOUND: "there is no such Server, container or session, or not any more",
+    Status.HUNG_UP: "the terminal was closed (SIGHUP)",
     Status.INTERRUPTED: "Ctrl-C",
     Status.PIPE_CLOSED: "whoever read the output left (SIGPIPE)",
     Status.TERMINATED: "SIGTERM",

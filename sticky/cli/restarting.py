@@ -7,7 +7,7 @@ import click
 from sticky.cli.client import Admin
 from sticky.cli.options import command, daemon, json_output
 from sticky.cli.output import as_json as print_json
-from sticky.cli.output import say
+from sticky.cli.output import say, waiting
 
 STARTING = 180.0  #: seconds: an app may take 30 to import, and the daemon itself gives up after 150
 
@@ -25,7 +25,8 @@ def add_to(root: click.Group) -> None:
         and sessions; no connection is refused. The old one serves the connections that it has to their end, for at most
         daemon.drain_timeout. A new daemon that does not start changes nothing, and you are told why.
         """
-        done = admin.call("POST", "/v1/restart", timeout=STARTING)
+        with waiting("a new daemon starts"):
+            done = admin.call("POST", "/v1/restart", timeout=STARTING)
         if as_json:
             print_json(done)
         else:

@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -22,11 +21,11 @@ from sticky.cli.options import command
 from sticky.cli.output import note
 from sticky.cli.problems import Problem
 from sticky.errors import ConfigError
+from sticky.sdk import child
 from sticky.sdk.exception import InvalidError
 from sticky.sdk.loading import names_file, split_target
 
 POLL = 0.3  #: seconds between two looks at the files
-STOPS_WITHIN = 60.0  #: seconds; the daemon's own shutdown_timeout is 45
 _SKIPPED = ("__pycache__", "node_modules", "state", "venv")
 
 Stamp = Mapping[Path, tuple[int, int]]  #: (time of change in nanoseconds, size) by file
@@ -44,7 +43,7 @@ def add_to(root: click.Group) -> None:
         """
         from sticky.sdk.run import run_entrypoint
 
-        signal.signal(signal.SIGTERM, _terminated)
+        _end_in_order()
         return run_entrypoint(file, beside=lambda state_dir: following(state_dir / "logs"))
 
     @command(root, "serve", "sticky serve game.py --listen tcp:8080:interface=127.0.0.1")
@@ -62,7 +61,7 @@ def add_to(root: click.Group) -> None:
         new containers. A version that cannot be loaded changes nothing; one that only another daemon can serve ([daemon] in the
         TOML has changed) restarts it, and sessions end.
         """
-        signal.signal(signal.SIGTERM, _terminated)
+        _end_in_order()
         options = ["--app", file, "--state-dir", state_dir, "--ephemeral"]
         if config is not None:
             options += ["--config", config]
@@ -74,6 +73,13 @@ def add_to(root: click.Group) -> None:
             lambda: problem_of(file, config),
             lambda force: redeploy(Path(state_dir), force),
         ).run()
+
+
+def _end_in_order() -> None:
+    """On SIGTERM, and when the terminal is closed (but not with nohup)."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _terminated)
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:
@@ -95,8 +101,7 @@ class Serving:
         deploy: Callable[[bool], Sequence[str]],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()"]
-        self._command += ["-n", "--pidfile=", "sticky", *options]
+        self._command = child.command(options)
         self._look = look
         self._check = check
         self._deploy = deploy
@@ -106,16 +111,16 @@ class Serving:
         """Until Ctrl-C (raises KeyboardInterrupt), or until the daemon ends by itself: its status."""
         served = self._look()
         while True:
-            with self._daemon() as child:
-                served, status = self._watch(child, served)
+            with child.running(self._command) as daemon:
+                served, status = self._watch(daemon, served)
                 if status is not None:
                     return status if status >= 0 else 128 - status
             note("serving the new version")
 
-    def _watch(self, child: subprocess.Popen[bytes], served: Stamp) -> tuple[Stamp, int | None]:
+    def _watch(self, daemon: subprocess.Popen[bytes], served: Stamp) -> tuple[Stamp, int | None]:
         """Return when there is a version to go over to, or with the status of a daemon that has ended."""
         while True:
-            status = child.poll()
+            status = daemon.poll()
             if status is not None:
                 return served, status
             self._sleep(POLL)
@@ -136,22 +141,6 @@ class Serving:
                 note(f"changed: {names}; the daemon is restarted and its sessions end: {refusal.text}")
                 return served, None
             note(f"changed: {names}; {', '.join(said)}")
-
-    @contextmanager
-    def _daemon(self) -> Iterator[subprocess.Popen[bytes]]:
-        # In a group of its own: a Ctrl-C on the terminal is ours, the daemon hears of it once, from us.
-        child = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, process_group=0)
-        try:
-            yield child
-        finally:
-            try:
-                child.terminate()
-                child.wait(STOPS_WITHIN)
-            except subprocess.TimeoutExpired:
-                pass
-            finally:
-                child.kill()  # a no-op on one that has ended
-                child.wait()
 
 
 def redeploy(state_dir: Path, force: bool) -> Sequence[str]:

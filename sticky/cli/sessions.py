@@ -18,7 +18,7 @@ from sticky.cli.options import (
     session_argument,
 )
 from sticky.cli.output import as_json as print_json
-from sticky.cli.output import duration, facts_table, note, printable, say, show, state, table
+from sticky.cli.output import duration, facts_table, note, printable, say, show, state, table, waiting
 from sticky.cli.problems import Problem, Status
 
 PAGE = 500  #: sessions that are asked for at once
@@ -106,7 +106,8 @@ def start(server: str | None, idle_timeout: int | None, name: str | None, admin:
     Its owner is the operator, whose names are its own. Everyone who has the token shares the session.
     """
     served = admin.server(server)["name"]
-    given = admin.start(served, idle_timeout, name)
+    with waiting(f"waiting for a place on {served}; Ctrl-C leaves the queue"):
+        given = admin.start(served, idle_timeout, name)
     if as_json:
         print_json(given)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import termios
@@ -135,6 +136,6 @@ def _keys() -> Iterator[None]:
 
 
 def _pressed(within: float) -> bool:
-    """Wait for a key; whether it was one that ends this."""
+    """Wait for a key; whether it was one that ends this. Escape does, an arrow, whose bytes begin with it, does not."""
     ready, _, _ = select.select([sys.stdin], [], [], within)
-    return bool(ready) and sys.stdin.read(1) in ("q", "Q", "\x1b", "")
+    return bool(ready) and os.read(sys.stdin.fileno(), 64) in (b"q", b"Q", b"\x1b", b"")

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from sticky.sdk.arguments import named, refuse_bare
 from sticky.sdk.declaration import AppDeclaration, ServerDeclaration
 from sticky.sdk.decorators import check_class, sessioned_mark
 from sticky.sdk.exception import InvalidError
@@ -18,6 +19,7 @@ _Entrypoint = TypeVar("_Entrypoint", bound=Callable[..., Any])
 class App:
     """A named group of Servers, one to a file."""
 
+    @named("sticky.App")
     def __init__(self, name: str) -> None:
         """The name has 1 to 63 letters, digits, - _ and dots; else `InvalidError`."""
         self.name = check_name("name", name)
@@ -27,6 +29,7 @@ class App:
     def __repr__(self) -> str:
         return f"<sticky.App {self.name!r}>"
 
+    @named("app.server")
     def server(
         self,
         _missing_parentheses: object = None,
@@ -99,8 +102,9 @@ class App:
         Raises `InvalidError` with the argument, its value and what is allowed.
         """
         given = dict(locals())
-        if given.pop("_missing_parentheses") is not None:
-            raise InvalidError("write @app.server() with parentheses")
+        bare = given.pop("_missing_parentheses")
+        if bare is not None:
+            refuse_bare("app.server", bare, "port=8000")
         declared = {
             key: check_setting(key, value)
             for key, value in given.items()
@@ -143,10 +147,11 @@ class App:
         self.servers[name] = server
         return server
 
+    @named("app.local_entrypoint")
     def local_entrypoint(self, _missing_parentheses: object = None, /) -> Callable[[_Entrypoint], _Entrypoint]:
         """Mark a function, sync or async and without required arguments, that `sticky run` runs beside the daemon."""
         if _missing_parentheses is not None:
-            raise InvalidError("write @app.local_entrypoint() with parentheses")
+            refuse_bare("app.local_entrypoint", _missing_parentheses)
 
         def decorate(function: _Entrypoint) -> _Entrypoint:
             if not inspect.isfunction(function):

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 
 import attrs
 
+from sticky.sdk.arguments import named
 from sticky.sdk.http import perform
 from sticky.sdk.steps import Ask, Failure, Pause, Reply, Steps
 
@@ -94,7 +95,8 @@ class call(Generic[_S_contra, _P, _R]):
     """Makes a method of steps a call."""
 
     def __init__(self, function: Callable[Concatenate[_S_contra, _P], Steps[_R]]) -> None:
-        self._function = function
+        owner, _, name = function.__qualname__.rpartition(".")
+        self._function = named(f"{owner.lower()}.{name}")(function)
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self.__wrapped__ = function  # where `inspect` finds the arguments

@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 import attrs
 
+from sticky.sdk.arguments import named, refuse_bare
 from sticky.sdk.exception import InvalidError
 from sticky.sdk.limits import check_setting
 
@@ -29,6 +30,7 @@ class SessionedMark:
     target_concurrency: int | None
 
 
+@named("sticky.enter")
 def enter(_missing_parentheses: object = None, /) -> Callable[[_Function], _Function]:
     """Mark a method, sync or async, that the container runs before it is ready. Several run in the order of the class body.
 
@@ -38,6 +40,7 @@ def enter(_missing_parentheses: object = None, /) -> Callable[[_Function], _Func
     return _hook("enter", _missing_parentheses)
 
 
+@named("sticky.exit")
 def exit(_missing_parentheses: object = None, /) -> Callable[[_Function], _Function]:
     """Mark a method, sync or async, that the container runs on SIGTERM. All of them together have 30 seconds.
 
@@ -46,6 +49,7 @@ def exit(_missing_parentheses: object = None, /) -> Callable[[_Function], _Funct
     return _hook("exit", _missing_parentheses)
 
 
+@named("sticky.sessioned")
 def sessioned(
     _missing_parentheses: object = None,
     /,
@@ -59,7 +63,7 @@ def sessioned(
     a container should hold before another one is started, 1 to `max_concurrency`, which is the default.
     """
     if _missing_parentheses is not None:
-        raise InvalidError("write @sticky.sessioned() with parentheses")
+        refuse_bare("sticky.sessioned", _missing_parentheses, "max_concurrency=20")
     mark = SessionedMark(max_concurrency, target_concurrency)
     for key in ("max_concurrency", "target_concurrency"):
         if getattr(mark, key) is not None:
@@ -86,7 +90,7 @@ def _misplaced(value: object) -> NoReturn:
 
 def _hook(kind: Hook, misplaced: object) -> Callable[[_Function], _Function]:
     if misplaced is not None:
-        raise InvalidError(f"write @sticky.{kind}() with parentheses")
+        refuse_bare(f"sticky.{kind}", misplaced)
 
     def decorate(function: _Function) -> _Function:
         if not inspect.isfunction(function):

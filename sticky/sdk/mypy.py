@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mypy.nodes import AssignmentStmt, CallExpr, Expression, MemberExpr, NameExpr, RefExpr, TypeInfo
+from mypy.nodes import (
+    AssignmentStmt,
+    CallExpr,
+    Expression,
+    MemberExpr,
+    NameExpr,
+    RefExpr,
+    TypeInfo,
+    Var,
+    get_member_expr_fullname,
+)
 from mypy.plugin import ClassDefContext, Plugin
 from mypy.plugins.common import add_attribute_to_class
-from mypy.types import Instance
+from mypy.types import Instance, get_proper_type
 
 _SERVER: Final = "sticky.sdk.server.Server"
 _APP: Final = "sticky.sdk.app.App"
@@ -58,14 +68,28 @@ def _type_of(server: TypeInfo, name: str, ctx: ClassDefContext) -> Instance | No
 def _is_server(decorator: Expression, ctx: ClassDefContext) -> bool:
     match decorator:
         case CallExpr(callee=MemberExpr(name="server", expr=RefExpr() as app)):
-            return isinstance(app, NameExpr) and _is_app(app.name, ctx)
+            return _is_app(app, ctx)
     return False
 
 
-def _is_app(name: str, ctx: ClassDefContext) -> bool:
-    """Whether this module says `name = sticky.App(...)`; the types of variables are not known yet."""
-    module = ctx.api.modules[ctx.api.cur_mod_id]
-    for statement in module.defs:
+def _is_app(app: RefExpr, ctx: ClassDefContext) -> bool:
+    """Whether a variable is an App: by its type, which is known if its file has been checked, else by `app = sticky.App(...)`."""
+    match app:
+        case MemberExpr():
+            written = get_member_expr_fullname(app)
+        case NameExpr(name=name):
+            written = name
+        case _:
+            written = None
+    found = None if written is None else ctx.api.lookup_qualified(written, ctx.cls, suppress_errors=True)
+    if found is None or not isinstance(found.node, Var):
+        return False
+    known = get_proper_type(found.node.type)
+    if known is not None:
+        return isinstance(known, Instance) and known.type.fullname == _APP
+    home, _, name = found.node.fullname.rpartition(".")
+    module = ctx.api.modules.get(home)
+    for statement in () if module is None else module.defs:
         match statement:
             case AssignmentStmt(lvalues=[NameExpr(name=given)], rvalue=CallExpr(callee=RefExpr() as callee)):
                 if given == name and callee.fullname in (_APP, "sticky.App"):

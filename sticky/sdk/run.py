@@ -1,18 +1,15 @@
 """`sticky run`: a daemon for the length of one local entrypoint.
 
-Imports the user's app into this process, which is the user's own; the daemon is a child and never does. Owns that child and its
-temporary state directory. Must not know what the daemon does.
+Imports the user's app into this process, which is the user's own; the daemon is a child and never does. Owns that
+one's temporary state directory. Must not know what the daemon does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import inspect
 import os
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 import traceback
@@ -21,6 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from sticky.errors import ConfigError
+from sticky.sdk import child
 from sticky.sdk.daemon import URL_FILE
 from sticky.sdk.exception import ConnectionError, InvalidError
 from sticky.sdk.loading import load_app, split_target
@@ -28,16 +26,13 @@ from sticky.sdk.loading import load_app, split_target
 START_LIMIT = (
     60.0  #: seconds for the daemon to listen; it asks a child of its own to import the app first (30 s at most)
 )
-STOP_LIMIT = 60.0  #: seconds for the daemon to stop; its own shutdown_timeout is 45
 _POLL = 0.02  #: seconds
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 def daemon_command(app: str, state_dir: Path) -> Sequence[str]:
     """The daemon as a child of this interpreter, on a free port of this machine only."""
-    twistd = "from twisted.scripts.twistd import run; run()"
     options = ["--ephemeral", "--app", app, "--listen", "tcp:0:interface=127.0.0.1", "--state-dir", str(state_dir)]
-    return [sys.executable, "-c", twistd, "-n", "--pidfile=", "sticky", *options]
+    return child.command(options)
 
 
 def run_entrypoint(
@@ -97,29 +92,17 @@ def _environment(state_dir: str) -> Iterator[None]:
 def _daemon(
     app: str, state_dir: Path, command: Callable[[str, Path], Sequence[str]], start_limit: float
 ) -> Iterator[None]:
-    libc = ctypes.CDLL(None)
     log = state_dir / "daemon.log"
-    with log.open("wb") as output:
-        child = subprocess.Popen(
-            command(app, state_dir),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # a Ctrl-C on the terminal is ours; the daemon hears of it from us
-            preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
-        )
-    try:
-        _wait_for_url(app, child, state_dir, log, start_limit)
+    with log.open("wb") as output, child.running(command(app, state_dir), output) as daemon:
+        _wait_for_url(app, daemon, state_dir, log, start_limit)
         yield
-    finally:
-        _stop(child)
 
 
-def _wait_for_url(app: str, child: subprocess.Popen[bytes], state_dir: Path, log: Path, limit: float) -> None:
+def _wait_for_url(app: str, daemon: subprocess.Popen[bytes], state_dir: Path, log: Path, limit: float) -> None:
     deadline = time.monotonic() + limit
     while True:
         # In this order: a daemon that wrote its URL and ended at once has ended.
-        status = child.poll()
+        status = daemon.poll()
         if status is not None:
             last = _last_line(log)
             if status == 2 and last:
@@ -136,15 +119,3 @@ def _wait_for_url(app: str, child: subprocess.Popen[bytes], state_dir: Path, log
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     return lines[-1][:500] if lines else "it said nothing"
-
-
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    """Orderly, and by force if that takes too long. A second Ctrl-C while it stops is force too."""
-    try:
-        child.terminate()
-        child.wait(STOP_LIMIT)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        child.kill()  # a no-op on one that has ended
-        child.wait()

@@ -5,6 +5,7 @@ Owns the object; must not know HTTP (`sessions`), nor where a daemon is found (`
 
 from __future__ import annotations
 
+from sticky.sdk.arguments import named
 from sticky.sdk.autoscaler import Autoscaler
 from sticky.sdk.calling import Carriers, call
 from sticky.sdk.daemon import Daemon
@@ -45,6 +46,7 @@ class Server:
         )
 
     @classmethod
+    @named("Server.from_name")
     def from_name(cls, app: str, name: str) -> Server:
         """A Server that a daemon runs, by the names of its app and itself; one that has no app is its own.
 

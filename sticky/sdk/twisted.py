@@ -28,6 +28,7 @@ from zope.interface import implementer
 
 from sticky.admin.sockets import LONGEST
 from sticky.sdk.answers import ServerSessionCredentials, SessionStatus
+from sticky.sdk.arguments import named
 from sticky.sdk.autoscaler import AutoscalerSettings
 from sticky.sdk.calling import Call
 from sticky.sdk.exception import InvalidError
@@ -68,6 +69,7 @@ class _Calling:
 class TwistedServer:
     """A Server whose calls give Deferreds. A cancel ends a call at once; what has been sent may have happened."""
 
+    @named("TwistedServer")
     def __init__(
         self,
         server: Server | type,
@@ -86,6 +88,7 @@ class TwistedServer:
         return f"<sticky.sdk.twisted of {self._server!r}>"
 
     @classmethod
+    @named("TwistedServer.from_name")
     def from_name(cls, app: str, name: str, reactor: Any) -> TwistedServer:
         """See `sticky.Server.from_name`."""
         return cls(Server.from_name(app, name), reactor)
@@ -100,6 +103,7 @@ class TwistedServer:
         """How many containers it has."""
         return TwistedAutoscaler(self._server, self._calling)
 
+    @named("server.get_url")
     def get_url(self) -> Deferred[str]:
         """See `sticky.Server.get_url`."""
         return self._calling.make(self._server.get_url)
@@ -112,26 +116,32 @@ class TwistedSessions:
     _server: Server
     _calling: _Calling
 
+    @named("sessions.start")
     def start(self, idle_timeout: int = 600, *, name: str | None = None) -> Deferred[ServerSessionCredentials]:
         """Start a session, or find the one of this name. A cancel takes the start out of the queue."""
         return self._calling.make(self._server.sessions.start, idle_timeout, name=name)
 
+    @named("sessions.terminate")
     def terminate(self, token: str) -> Deferred[None]:
         """End a session; one that is over already is success."""
         return self._calling.make(self._server.sessions.terminate, token)
 
+    @named("sessions.release")
     def release(self, name: str) -> Deferred[None]:
         """Give a name back; its session is terminated. An unknown one is success."""
         return self._calling.make(self._server.sessions.release, name)
 
+    @named("sessions.status")
     def status(self, token: str) -> Deferred[SessionStatus]:
         """A session at this moment."""
         return self._calling.make(self._server.sessions.status, token)
 
+    @named("sessions.extend")
     def extend(self, token: str) -> Deferred[SessionStatus]:
         """Restart a session's idle clock."""
         return self._calling.make(self._server.sessions.extend, token)
 
+    @named("sessions.list")
     def list(self) -> Deferred[builtins.list[SessionStatus]]:
         """All sessions of the proxy token's owner on this Server."""
         return self._calling.make(self._server.sessions.list)
@@ -144,10 +154,12 @@ class TwistedAutoscaler:
     _server: Server
     _calling: _Calling
 
+    @named("autoscaler.settings")
     def settings(self) -> Deferred[AutoscalerSettings]:
         """What holds now."""
         return self._calling.make(self._server.autoscaler.settings)
 
+    @named("autoscaler.update")
     def update(
         self,
         *,

@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import urllib.error
 import urllib.request
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
@@ -58,7 +60,7 @@ class CurlTests(CommandCase):
 
     def test_as_a_session(self) -> None:
         config = self.curl("--session", "sd-1", "/a?b=c", "--", "-i", "--data", "@-")
-        self.assertEqual(config, f'header = "modal-authorization: Bearer {TOKEN}"\n')
+        self.assertEqual(config, f'no-progress-meter\nheader = "modal-authorization: Bearer {TOKEN}"\n')
         (command,) = self.commands
         self.assertEqual(command[3:], ["-i", "--data", "@-", "http://127.0.0.1:1/a?b=c"])
         self.assertNotIn(TOKEN, " ".join(command))
@@ -70,17 +72,22 @@ class CurlTests(CommandCase):
         self.assertEqual(self.calls()[-2:], ["POST /v1/sessions", "POST /v1/sessions/sd-new/terminate"])
 
     def test_a_control_call_has_the_proxy_token(self) -> None:
-        self.assertEqual(self.curl("/_modal/sessions"), 'header = "Authorization: Bearer wk-dev.ws-secret"\n')
+        self.assertIn('\nheader = "Authorization: Bearer wk-dev.ws-secret"\n', self.curl("/_modal/sessions"))
         self.assertNotIn("ws-secret", " ".join(self.commands[0]))
         self.assertEqual(set(self.calls()), {"GET /v1/status", "POST /v1/access"})
 
     def test_the_token_of_the_environment_comes_first(self) -> None:
         self.patch(os, "environ", {**os.environ, "STICKY_PROXY_TOKEN": "wk-own.ws-mine"})
-        self.assertEqual(self.curl("/_modal/sessions"), 'header = "Authorization: Bearer wk-own.ws-mine"\n')
+        self.assertIn('\nheader = "Authorization: Bearer wk-own.ws-mine"\n', self.curl("/_modal/sessions"))
 
     def test_a_control_call_where_no_token_is_needed(self) -> None:
         self.give_bearer(None)
-        self.assertEqual(self.curl("/_modal/sessions/start", "--", "-X", "POST"), "")
+        self.assertEqual(self.curl("/_modal/sessions/start", "--", "-X", "POST"), "no-progress-meter\n")
+
+    def test_on_a_terminal_curl_decides_about_its_meter(self) -> None:
+        self.patch(sys.stdout, "isatty", lambda: True)
+        self.give_bearer(None)
+        self.assertEqual(self.curl("/_modal/sessions"), "")
 
     def test_a_signal_that_ends_curl(self) -> None:
         self.status_of_curl = -2
@@ -167,7 +174,19 @@ class OnceTests(CommandCase):
             ("http://127.0.0.1:7/once", "sd-new", "game"), (found["address"], found["session_id"], found["server"])
         )
         self.assertNotIn(TOKEN, self.captured.out)
-        self.assertIn("waiting 60 s for a browser on this machine", self.captured.err)
+        self.assertRegex(
+            self.captured.err,
+            "open this address in a browser on this machine; it is good once, for 60 s, and leads into the session\n"
+            r"sticky: from another machine: ssh -L 7:127\.0\.0\.1:7 -L 1:127\.0\.0\.1:1 \S+ there first",
+        )
+
+    def test_where_there_is_no_browser_a_person_is_told_what_to_do(self) -> None:
+        self.listen()
+        self.replies["POST /v1/sessions"] = Reply(self.credentials())
+        self.patch(webbrowser, "open", lambda address: False)
+        said = self.sticky("sessions", "open", "--wait", "1", status=1)
+        self.assertRegex(said, r"\Ahttp://127\.0\.0\.1:\d+/\S+\n\Z")
+        self.assertIn("sticky: no browser is found here\nsticky: open this address in a browser", self.captured.err)
 
     def test_open_of_one_that_is_there(self) -> None:
         self.listen()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +24,19 @@ time.sleep(60)
 import sticky
 app = sticky.App("slow")
 """
+
+#: Takes a request and does not answer.
+SLOW = json.dumps(
+    [
+        sys.executable,
+        "-c",
+        "import http.server as h, pathlib, sys, time\n"
+        "class H(h.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self): pathlib.Path('asked').touch(); time.sleep(60)\n"
+        "h.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), H).serve_forever()",
+        "{port}",
+    ]
+)
 
 #: What `sticky run` goes through; each stage says that it has come.
 STAGES = """
@@ -105,6 +120,11 @@ class EndingCase(CommandCase):
         until("the admin API answers", (self.folder / "state/admin.sock").exists)
         self.run_("sessions", "start")
 
+    def run_stages(self, main_takes: float = 60, exit_takes: float = 0) -> subprocess.Popen[str]:
+        """`sticky run` of an app that says how far it is."""
+        (self.folder / "app.py").write_text(STAGES.format(main_takes=main_takes, exit_takes=exit_takes))
+        return self.popen("run", "app.py")
+
     def waiting(self) -> int:
         return int(self.json("status")["servers"][0]["queue"]["waiting"])
 
@@ -131,6 +151,38 @@ class InterruptTests(EndingCase):
         self.interrupted(child)
         until("only the daemon and its app's import are left", lambda: len(set(self.left()) - before) <= 1)
 
+    def test_while_a_command_runs_for_it(self) -> None:
+        (self.folder / "sticky.toml").write_text(server("slow", SLOW, min_containers=1))
+        daemon = Daemon(self.folder, "--config", "sticky.toml")
+        self.addCleanup(daemon.stop)
+        daemon.url()
+        until("the admin API answers", (self.folder / "state/admin.sock").exists)
+        child = self.popen("curl", "/")
+        self.until_there("asked")
+        self.interrupted(child)
+        until("its session has ended", lambda: not self.json("sessions", "list")["sessions"])
+        (box,) = self.json("containers", "list")["containers"]
+        inside = "import pathlib, time; pathlib.Path('inside').touch(); time.sleep(60)"
+        child = self.popen("containers", "exec", box["id"], "--", sys.executable, "-c", inside)
+        self.until_there("inside")
+        os.killpg(child.pid, signal.SIGINT)
+        _, err = child.communicate(timeout=DEADLINE)
+        self.assertIn("KeyboardInterrupt", err, "it is the command's own to end")
+
+    def test_while_it_asks_a_question(self) -> None:
+        self.start_full_daemon()
+        before = self.json("keys", "list")
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        child = self.popen("keys", "rotate", "--revoke", stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        said = b""
+        while b"?" not in said and b"]" not in said:
+            said += os.read(ours, 65536)
+        os.killpg(child.pid, signal.SIGINT)
+        self.assertEqual(130, child.wait(DEADLINE))
+        self.assertEqual(before, self.json("keys", "list"))
+
     def test_a_load_test_reports_and_ends_its_sessions(self) -> None:
         (self.folder / "sticky.toml").write_text(server("echo", ECHO))
         daemon = Daemon(self.folder, "--config", "sticky.toml")
@@ -155,10 +207,6 @@ class InterruptTests(EndingCase):
         self.until_there("importing")
         self.interrupted(child)
         until("nothing is left", lambda: not self.left())
-
-    def run_stages(self, main_takes: float = 60, exit_takes: float = 0) -> subprocess.Popen[str]:
-        (self.folder / "app.py").write_text(STAGES.format(main_takes=main_takes, exit_takes=exit_takes))
-        return self.popen("run", "app.py")
 
     def test_run_while_the_daemon_starts(self) -> None:
         child = self.run_stages()
@@ -247,6 +295,20 @@ class TerminalTests(EndingCase):
             self.assertNotRegex(said, re.compile(r"\x1b\[3[0-7]m|\x1b\[9[0-7]m|\x1b\[38"), environ)
         self.assertNotIn("\x1b", self.on_terminal("status", TERM="dumb"))
         self.assertNotIn("\x1b", self.run_("status")[0])
+
+    def test_what_takes_long_says_what_it_waits_for(self) -> None:
+        self.start_full_daemon()
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        self.environ = {name: value for name, value in self.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+        child = self.popen("sessions", "start", stderr=theirs)
+        os.close(theirs)
+        said = b""
+        while b"waiting for a place on echo; Ctrl-C leaves the queue" not in said:
+            said += os.read(ours, 65536)
+        os.killpg(child.pid, signal.SIGINT)
+        self.assertEqual(130, child.wait(DEADLINE))
+        until("the cursor is there again", lambda: b"\x1b[?25h" in os.read(ours, 65536))
 
 
 class ExecTests(EndingCase):

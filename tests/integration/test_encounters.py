@@ -17,6 +17,7 @@ from sticky.cli.encounters import APP, DAEMON, START, Encounter
 from tests.cli.daemon import CommandCase, Reply
 from tests.integration.running_daemon import TWISTD, Daemon, Running
 
+NOBODY = 65534  #: a user who owns nothing
 HEAD = "import sticky\napp = sticky.App('a')\n"
 HOOK = "    @sticky.enter()\n    def start(self): pass\n"
 SERVER = "@app.server()\n@sticky.sessioned()\nclass S:\n" + HOOK
@@ -42,6 +43,8 @@ APPS: Mapping[str, tuple[str, ...]] = {
     "parentheses": (HEAD + "@app.server\nclass S:\n" + HOOK,),
     "hook_parentheses": (HEAD + "@app.server()\nclass S:\n    @sticky.enter\n    def start(self): pass\n",),
     "out_of_range": (HEAD + "@app.server(max_containers=0)\nclass S:\n" + HOOK,),
+    "unknown_argument": (HEAD + "@app.server(max_containres=2)\nclass S:\n" + HOOK,),
+    "hook_argument": (HEAD + "@app.server()\nclass S:\n    @sticky.enter(order=1)\n    def start(self): pass\n",),
     "order": (HEAD + "@app.server(min_containers=5, max_containers=2)\nclass S:\n" + HOOK,),
     "same_name": (HEAD + SERVER + SERVER,),
     "no_interpreter": (HEAD + "@app.server(python='venv/bin/python')\n@sticky.sessioned()\nclass S:\n" + HOOK,),
@@ -119,13 +122,18 @@ class DaemonTests(CommandCase):
         self.said("status")
 
     def meet_not_permitted(self) -> None:
-        def refuse(*_: object) -> None:
-            raise PermissionError(13, "Permission denied")
-
         self.listen()
-        patched = self.patch(socket.socket, "connect", refuse)
-        self.said("status")
-        patched.restore()
+        if os.geteuid() == 0:
+            os.seteuid(NOBODY)
+            self.addCleanup(os.seteuid, 0)
+        else:
+            self.folder.chmod(0)
+            self.addCleanup(self.folder.chmod, 0o700)
+        try:
+            self.said("status")
+        finally:
+            if os.getuid() == 0:
+                os.seteuid(0)
 
     def meet_other_version(self) -> None:
         self.listen()

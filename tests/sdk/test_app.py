@@ -202,7 +202,9 @@ class ClassRuleTests(TestCase):
 
     def test_arguments_are_keyword_only(self) -> None:
         server: Any = sticky.App("a").server
-        with self.assertRaises(TypeError):
+        with self.assertRaisesRegex(
+            InvalidError, "was given 2 arguments without a name; it takes none; by name it takes name, port"
+        ):
             server(None, 8000)
 
     def test_an_app_needs_a_name_for_logs_and_urls(self) -> None:

@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 import sticky
 
 PROGRAM = Path(__file__).parent / "typed" / "program.py"
+PROJECT = PROGRAM.parent / "project"
 
 
 class TypedTests(SynchronousTestCase):
@@ -43,6 +44,9 @@ class TypedTests(SynchronousTestCase):
     def test_a_program_passes_and_its_mistakes_are_found(self) -> None:
         # Under --strict an ignore that hides nothing is an error, so that each mistake in the program is one for mypy.
         self.assertEqual((0, "Success: no issues found in 1 source file\n"), self.mypy(PROGRAM))
+
+    def test_a_project_of_several_files_passes_and_its_mistakes_are_found(self) -> None:
+        self.assertEqual((0, "Success: no issues found in 5 source files\n"), self.mypy(PROJECT))
 
     def test_an_error_is_one(self) -> None:
         wrong = Path(self.mktemp()).absolute().with_suffix(".py")

@@ -17,6 +17,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import attrs
 
 from sticky.sandbox.frames import Kind
+from sticky.sdk import arguments, limits
 from sticky.sdk.calls.capture import packed_arguments, packed_function
 from sticky.sdk.calls.client import Broken, CallConnection, Prepared
 from sticky.sdk.calls.outcomes import broken, expired, refused, value_of
@@ -68,9 +69,13 @@ class Session:
     `SessionExpiredError`. Calls of one session run one at a time, in their order. Safe to use from several threads.
     """
 
+    @arguments.named("sticky.Session")
     def __init__(self, name: str | None = None, *, server: str | None = None) -> None:
+        """Raises `InvalidError` for what can be no name; asks nobody."""
         if name is not None:
             check_name(name)
+        if server is not None:
+            limits.check_name("server", server)
         self.name = name
         self.server = server
         self._lock = threading.Lock()
@@ -193,6 +198,7 @@ def remote(
     disable_optimized_execution: bool = False,
     server: str | None = None,
 ) -> Callable[[Callable[P, R]], RemoteFunction[P, R]]: ...
+@arguments.named("sticky.remote")
 def remote(
     function: Callable[..., Any] | None = None,
     /,
@@ -216,13 +222,17 @@ def remote(
         raise InvalidError(f"timeout={timeout!r} is not allowed; it must be a number of seconds above 0, at most 86400")
     if result not in ("pickle", "json"):
         raise InvalidError(f'result={result!r} is not allowed; it must be "pickle" or "json"')
-    if isinstance(packages, str) or any(
+    if not isinstance(packages, list | tuple) or any(
         not isinstance(name, str) or _REQUIREMENT.fullmatch(re.sub(r" *([=<>~!]+|,) *", r"\1", name)) is None
         for name in packages
     ):
         raise InvalidError(
             f"packages={packages!r} is not allowed; it must be a list of names, perhaps with versions: no options, paths or URLs"
         )
+    if not isinstance(disable_optimized_execution, bool):
+        raise limits.refuse("disable_optimized_execution", disable_optimized_execution, "True or False")
+    if server is not None:
+        limits.check_name("server", server)
     options = Options(
         timeout=None if timeout is None else float(timeout),
         memory=_bytes(memory),
@@ -231,7 +241,14 @@ def remote(
         cold=disable_optimized_execution,
         server=server,
     )
-    return RemoteFunction(function, options) if function is not None else lambda given: RemoteFunction(given, options)
+
+    def decorate(given: Callable[..., Any]) -> RemoteFunction[..., Any]:
+        if isinstance(given, type) or not callable(given):
+            what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
+            raise InvalidError(f"@sticky.remote is on {what}; it must be on a function")
+        return RemoteFunction(given, options)
+
+    return decorate if function is None else decorate(function)
 
 
 def _bytes(memory: str | None) -> int | None:
