@@ -203,7 +203,7 @@ DAEMON = (
         "no_browser",
         "Nobody opens the address of `sessions open`",
         FAILED,
-        "no browser came within … seconds. Use --no-browser and open the printed address on this machine.",
+        "no browser came within … seconds. Run it again with a longer --wait, or with --no-browser to open the address yourself.",
     ),
     Encounter("usage", "The command line is wrong", WRONG, "No such command '…' (see sticky --help)"),
 )

@@ -19,11 +19,14 @@ _ALL = 1_000_000  # lines of a file that are there already
 
 
 class Following:
-    """The files of one folder; `look` prints what is new."""
+    """The files of one folder; `look` prints what is new. `earlier`: also what is there already."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, earlier: bool = True) -> None:
         self._folder = folder
         self._tails: dict[Path, Tail] = {}
+        for path in () if earlier else folder.glob("*.log"):
+            self._tails[path] = Tail(path, 0)
+            self._tails[path].lines()  # from its end on
 
     def look(self, *, last: bool = False) -> None:
         """`last`: nothing more will come, so a line without an end is one."""
@@ -44,9 +47,9 @@ class Following:
 
 
 @contextmanager
-def following(folder: Path) -> Iterator[None]:
+def following(folder: Path, *, earlier: bool = True) -> Iterator[None]:
     """On stderr, until the block has ended, and then the rest. stdout is the program's own."""
-    files, ended = Following(folder), Event()
+    files, ended = Following(folder, earlier=earlier), Event()
 
     def follow() -> None:
         while not ended.wait(POLL):

@@ -95,6 +95,8 @@ def _show(report: dict[str, Any]) -> None:
     say(f"{report['seconds']:.1f} s, {report['most_at_once']} connections at once at most")
     for what, count in report["failures"].items():
         note(f"{count} times: {what}")
+    if any(what.startswith("no WebSocket") for what in report["failures"]):
+        note("--path says where the Server takes WebSockets")
 
 
 def _milliseconds(seconds: float) -> str:

@@ -147,6 +147,6 @@ def serve_once(
                 raise Problem(
                     f"no browser came within {wait:g} seconds",
                     Status.FAILED,
-                    "Use --no-browser and open the printed address on this machine.",
+                    "Run it again with a longer --wait, or with --no-browser to open the address yourself.",
                 )
             server.handle_request()

@@ -58,7 +58,7 @@ def add_to(root: click.Group) -> None:
         """Serve an app, and deploy it again when its files change.
 
         Looked at are .py and .toml files beside it and below. Old containers keep their sessions to the end, new sessions go to
-        new containers. A version that cannot be loaded changes nothing; one that only another daemon can serve ([daemon] in the
+        new containers. What they write is on stderr. A version that cannot be loaded changes nothing; one that only another daemon can serve ([daemon] in the
         TOML has changed) restarts it, and sessions end.
         """
         _end_in_order()
@@ -67,12 +67,15 @@ def add_to(root: click.Group) -> None:
             options += ["--config", config]
         for endpoint in listen:
             options += ["--listen", endpoint]
-        return Serving(
+        serving = Serving(
             options,
             lambda: stamp(folder_of(file), config),
             lambda: problem_of(file, config),
             lambda force: redeploy(Path(state_dir), force),
-        ).run()
+        )
+        note("in another terminal: sticky sessions open, sticky status, sticky logs -f. Ctrl-C ends it")
+        with following(Path(state_dir) / "logs", earlier=False):
+            return serving.run()
 
 
 def _end_in_order() -> None:

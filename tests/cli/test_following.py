@@ -59,6 +59,13 @@ class FollowingTests(SynchronousTestCase):
         self.assertRaises(KeyboardInterrupt, block)
         self.assertEqual(["My/Server ct-012345 | Traceback", "My/Server ct-012345 | ValueError"], self.said())
 
+    def test_without_what_was_there_before(self) -> None:
+        self.write("yesterday\n", "ct-a")
+        with following(self.folder, earlier=False):
+            self.write("today\n", "ct-a")
+            self.write("new\n", "ct-b")
+        self.assertEqual(["My/Server ct-a | today", "My/Server ct-b | new"], self.said())
+
     def test_a_folder_that_is_not_there_yet(self) -> None:
         with following(self.folder / "logs"):
             pass

@@ -49,6 +49,7 @@ app = sticky.App("versions")
 class Server:
     @sticky.enter()
     def start(self):
+        print("entered", flush=True)
         subprocess.Popen([sys.executable, "-m", "http.server", os.environ["PORT"], "--bind", "127.0.0.1"])
 """
 
@@ -153,6 +154,7 @@ class DaemonTests(CommandCase):
     def test_a_load_test_where_nobody_takes_websockets(self) -> None:
         out, err = self.run_("loadtest", "echo", "--sessions", "2", "--hold", "0", "--path", "/", status=1)
         self.assertIn("2 times: no WebSocket: WebSocket connection upgrade failed [200]: OK", err)
+        self.assertIn("--path says where the Server takes WebSockets", err)
         self.assertRegex(out, r"start +2 ")
 
     def test_the_browser_is_given_an_address_without_the_token(self) -> None:
@@ -327,6 +329,8 @@ class ServeTests(CommandCase):
         self.assertEqual(self.pid(), first)
         after = self.json("sessions", "start")
         boxes = [self.json("sessions", "show", one["session_id"])["container"] for one in (session, after)]
+        for box in boxes:
+            until("what it writes is told", self.said(f"Server {box[:9]} | entered"), 60)
         self.assertEqual(2, len(set(boxes)), "the old session stays, a new one has the new version")
         child.send_signal(signal.SIGINT)
         self.assertEqual(child.wait(DEADLINE), 130)
