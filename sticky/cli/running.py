@@ -58,8 +58,8 @@ def add_to(root: click.Group) -> None:
         """Serve an app, and deploy it again when its files change.
 
         Looked at are .py and .toml files beside it and below. Old containers keep their sessions to the end, new sessions go to
-        new containers. What they write is on stderr. A version that cannot be loaded changes nothing; one that only another daemon can serve ([daemon] in the
-        TOML has changed) restarts it, and sessions end.
+        new containers; what they write is on stderr. A version that cannot be loaded changes nothing; one that only another
+        daemon can serve ([daemon] in the TOML has changed) restarts it, and sessions end.
         """
         _end_in_order()
         options = ["--app", file, "--state-dir", state_dir, "--ephemeral"]
