@@ -279,6 +279,13 @@ class IContainer(Interface):
         "as `spawn` has returned, empty where it never ran"
     )
 
+    def waits_for() -> str:
+        """What it lacks to be ready, as a clause for its operator: which port it is expected on, how its program is told that,
+        and where it listens instead, as far as that can be seen from here.
+
+        Empty where nothing is known, and once it is ready or gone. May take some milliseconds.
+        """
+
     def terminate() -> None:
         """Ask it to end (SIGTERM to its process group)."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import attrs
 from twisted.internet.interfaces import IDelayedCall
@@ -18,7 +17,8 @@ from sticky.containers.census import boot_id, look
 from sticky.containers.cgroups import Group
 from sticky.containers.isolation import Descendants
 from sticky.containers.knocking import IProbeReactor, Knocker, http_status
-from sticky.containers.ownership import group_members, members, owns_listener
+from sticky.containers.lacking import NOT_REPORTED, lacking
+from sticky.containers.ownership import group_members, listens_on, members, owns_listener
 from sticky.containers.place import Place
 from sticky.containers.process_states import TRANSITIONS, Hold, Household, Input, State
 from sticky.containers.readiness import Readiness
@@ -30,6 +30,7 @@ READY_FILE = "ready"  #: what such a program leaves in its scratch folder beside
 _SWEEP_EVERY = 0.002  # seconds; doubles up to the next
 _SWEEP_AT_MOST_EVERY = 0.1
 _GRACE = 1.0  # seconds that what the main process left has between SIGTERM and SIGKILL
+_NETWORK_AGAIN = 0.02  # seconds until one that was adopted is looked at again, whose network is not there yet
 _SIGNALLED = 128  # what shells, and bubblewrap, add to the number of the signal that ended their child
 _SWEEP_FOR = 3.0  # seconds after which an exit is reported although something is left (a process stuck in the kernel)
 
@@ -104,6 +105,21 @@ class Child:
             self.descendants.value,
         ).document()
 
+    def waits_for(self) -> str:
+        """See `IContainer`."""
+        if self._state is not State.STARTING or self._failure is not None or self.pid is None or self.port is None:
+            return ""
+        if self.spec.reports_ready and not self._has_reported():
+            return NOT_REPORTED
+        if self._readiness is None:
+            return ""  # the launcher is at work
+        try:
+            network = next((one.network for one in self._reachable() if isinstance(one, TCPAddress)), "")
+        except OSError:
+            return ""  # we are about to hear of its exit
+        found = listens_on(self.pid, network)
+        return lacking(self.spec, self.spec.host, self.port, self._readiness.refusal, found)
+
     def same_program(self, spec: ContainerSpec) -> bool:
         """Whether this is another copy of what the spec runs."""
         return (self.spec.server, self.spec.deployment) == (spec.server, spec.deployment)
@@ -145,9 +161,8 @@ class Child:
             self._step(Input.ANSWERED)
             self._was_ready = True
             return
-        marker = self.spec.scratch / READY_FILE
         if self.spec.reports_ready:
-            self._knock = self._knock_after(marker)
+            self._knock = lambda address: self._has_reported() and self._knocker.knock(address)
         self._timer = self._reactor.callLater(0, self._watch)
 
     def refuse(self, problem: str) -> None:
@@ -255,8 +270,9 @@ class Child:
             for address in self.candidates
         )
 
-    def _knock_after(self, marker: Path) -> Callable[[Address], bool]:
-        return lambda address: marker.exists() and self._knocker.knock(address)
+    def _has_reported(self) -> bool:
+        """Of one with `reports_ready`. Of an adopted one the file says it: the pipe went with the earlier daemon."""
+        return (self.spec.scratch / READY_FILE).exists() if self._adopted else self._readiness is not None
 
     def _watch(self) -> None:
         self._timer = None
@@ -265,7 +281,10 @@ class Child:
         try:
             candidates = self._reachable()
         except OSError:
-            return  # we are about to hear of its exit
+            # We are about to hear of its exit. Or its daemon died before the launcher had made the network.
+            if self._adopted:
+                self._timer = self._reactor.callLater(_NETWORK_AGAIN, self._watch)
+            return
         path = self.spec.ready_path
         self._readiness = Readiness(
             self._reactor,

@@ -28,7 +28,7 @@ _INODE = struct.Struct("=I")
 _INODE_AT = 68  # in inet_diag_msg: 4 bytes, a socket id of 48, expires, rqueue, wqueue, uid
 _PATIENCE = 0.5  # seconds; the kernel answers within the call
 
-_TABLE_ROW = rb"^ *\d+: ([0-9A-F]+):%04X [0-9A-F]+:0000 0A \S+ \S+ \S+ +\d+ +\d+ (\d+)"
+_TABLE_ROW = rb"^ *\d+: ([0-9A-F]+):(%b) [0-9A-F]+:0000 0A \S+ \S+ \S+ +\d+ +\d+ (\d+)"
 _ACCEPTS = 0x10000  # __SO_ACCEPTCON in the flags column of /proc/net/unix: the socket listens
 
 
@@ -37,11 +37,12 @@ class Listener:
     """A listening TCP socket."""
 
     host: str  #: the address it is bound to, as inet_ntop writes it
+    port: int
     inode: int
 
 
-def tcp_listeners(port: int) -> list[Listener]:
-    """Every socket that listens on the port, IPv4 and IPv6."""
+def tcp_listeners(port: int | None = None) -> list[Listener]:
+    """Every socket that listens on the port, or on any; IPv4 and IPv6."""
     try:
         return list(_by_netlink(port))
     except OSError:
@@ -58,7 +59,7 @@ def unix_listeners(path: str) -> set[int]:
     return {int(row[6]) for row in rows if len(row) == 8 and os.fsdecode(row[7]) == path and int(row[3], 16) & _ACCEPTS}
 
 
-def _by_netlink(port: int) -> Iterator[Listener]:
+def _by_netlink(port: int | None) -> Iterator[Listener]:
     """Raises OSError where the kernel has no inet_diag."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(_PATIENCE)
@@ -68,9 +69,9 @@ def _by_netlink(port: int) -> Iterator[Listener]:
             kernel.sendto(header + question, (0, 0))
             for message in _dumped(kernel):
                 source, raw = _ANSWER.unpack_from(message)
-                if source == port:
+                if port in (None, source):
                     host = socket.inet_ntop(family, raw[:4] if family == socket.AF_INET else raw)
-                    yield Listener(host, *_INODE.unpack_from(message, _INODE_AT))
+                    yield Listener(host, source, *_INODE.unpack_from(message, _INODE_AT))
 
 
 def _dumped(kernel: socket.socket) -> Iterator[bytes]:
@@ -87,15 +88,15 @@ def _dumped(kernel: socket.socket) -> Iterator[bytes]:
             received = received[(length + 3) & ~3 :]
 
 
-def _by_table(port: int) -> Iterator[Listener]:
-    pattern = re.compile(_TABLE_ROW % port, re.MULTILINE)
+def _by_table(port: int | None) -> Iterator[Listener]:
+    pattern = re.compile(_TABLE_ROW % (b"[0-9A-F]{4}" if port is None else b"%04X" % port), re.MULTILINE)
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             rows = Path(table).read_bytes()
         except OSError:
             continue
-        for local, inode in pattern.findall(rows):
-            yield Listener(_address(local.decode()), int(inode))
+        for local, where, inode in pattern.findall(rows):
+            yield Listener(_address(local.decode()), int(where, 16), int(inode))
 
 
 def _address(text: str) -> str:

@@ -60,12 +60,17 @@ class MemoryContainer:
         self._listener: IContainerListener | None = listener
         self._clock = backend.clock
         self._machine = backend.machine
+        self._port = port
         self._place: Mapping[str, object] = {"number": port}
 
     @property
     def place(self) -> Mapping[str, object]:
         """See `IContainer`."""
         return self._place
+
+    def waits_for(self) -> str:
+        """See `IContainer`."""
+        return f"nothing of it listens on port {self._port}" if self.state is State.STARTING else ""
 
     def make_ready(self, address: Address | None = None) -> None:
         """It answers, on its own address if none is given. The listener hears of it at once, if there is one."""

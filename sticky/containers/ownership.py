@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Mapping
+from glob import glob
 from pathlib import Path
 
-from sticky.containers.census import Census, environ
-from sticky.containers.listeners import tcp_listeners, unix_listeners
+from sticky.containers.census import Census, environ, read
+from sticky.containers.listeners import Listener, tcp_listeners, unix_listeners
 from sticky.core.values import ContainerId
 from sticky.isticky import Address, TCPAddress
 from sticky.networks import inside
@@ -69,6 +70,34 @@ def listening_sockets(address: Address) -> set[int]:
     return exact or {listener.inode for listener in listeners if listener.host in ("0.0.0.0", "::")}
 
 
+def listens_on(leader: int, network: str = "") -> list[Listener]:
+    """Where the process and those that it started listen by TCP; a network of its own is nobody else's.
+
+    Those whose parent has ended are not looked for: that would be a look at every process of the machine.
+    """
+    try:
+        with inside(network):
+            found = tcp_listeners()
+    except OSError:
+        return []  # the process is gone, or its network
+    if network:
+        return found
+    theirs = sockets(leader).union(*map(sockets, offspring(leader)))
+    return [listener for listener in found if listener.inode in theirs]
+
+
+def offspring(pid: int) -> set[int]:
+    """Whom a process started, and those too; nobody where the kernel keeps no lists of children."""
+    found: set[int] = set()
+    asked = [pid]
+    while asked:
+        for path in glob(f"/proc/{asked.pop()}/task/*/children"):
+            more = {int(child) for child in read(path).split()} - found
+            found |= more
+            asked += more
+    return found
+
+
 def sockets(pid: int) -> set[int]:
     """The inodes of a process's sockets; none where we may not look."""
     found: set[int] = set()
@@ -109,6 +138,12 @@ def carriers(container: ContainerId, realm: str) -> set[int]:
     wanted = marks(container, realm)
     found = {pid for pid in census.processes if wanted <= environ(pid)}
     return (found | census.descendants(found)) - _family(census)
+
+
+def bearers(container: ContainerId) -> set[int]:
+    """The living processes with a container's mark, whoever started them. Ours to look at, not to end."""
+    wanted = marks(container, "")
+    return {pid for pid in Census.take().processes if wanted <= environ(pid)}
 
 
 def _family(census: Census) -> set[int]:

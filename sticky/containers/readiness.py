@@ -58,6 +58,7 @@ class Readiness:
     _timer: IDelayedCall | None = attrs.field(init=False, default=None)
     _asking: Deferred[int] | None = attrs.field(init=False, default=None)
     _doubts: dict[Address, _Doubt] = attrs.field(init=False, factory=dict)
+    refusal: str | None = attrs.field(init=False, default=None)  #: why the last probe was not answered well
 
     def start(self) -> None:
         """Begin; the first look is taken at once, so `found` may be called from within."""
@@ -119,10 +120,12 @@ class Readiness:
         if status < 400:
             self._finish(address)
         else:
+            self.refusal = f"status {status}"
             self._again()
 
     def _refused(self, failure: Failure, address: Address) -> None:
-        self._log.debug("The probe of {address} failed: {reason}", address=address, reason=failure.getErrorMessage())
+        self.refusal = failure.getErrorMessage()
+        self._log.debug("The probe of {address} failed: {reason}", address=address, reason=self.refusal)
         self._again()
 
     def _again(self) -> None:

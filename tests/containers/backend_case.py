@@ -20,15 +20,17 @@ from sticky.containers.logs import log_path
 from sticky.core.values import ContainerId, DeploymentId, ServerName
 from sticky.isticky import Address, ContainerSpec, Exit, IContainer
 from tests.containers.conformance import Recorder
+from tests.integration.children import GO, bearing
 
 CLOCK = cast(IReactorTime, reactor)
 LOOK = 0.005  # seconds between two looks
+_GO = "go"  # in a container's scratch folder
 
 
 class BackendCase(TestCase):
     """Whoever derives from it makes `folder` and `recorder`, and a backend that tells the recorder."""
 
-    deadline = 20.0  # seconds for anything; a loaded machine needs some
+    deadline = 60.0  # seconds for anything; a loaded machine needs some
     folder: Path
     recorder: Recorder
 
@@ -38,15 +40,16 @@ class BackendCase(TestCase):
 
     def make_spec(self, *command: str, **changes: Any) -> ContainerSpec:
         container = ContainerId(f"ct-{os.urandom(8).hex()}")
+        scratch = self.folder / container
         spec = ContainerSpec(
             container=container,
             server=ServerName("echo"),
             deployment=DeploymentId("d1"),
             app="app",
-            command=command,
+            command=tuple(argument.replace(GO, str(scratch / _GO)) for argument in command),
             directory=self.folder,
             log=log_path(self.folder / "logs", ServerName("echo"), container),
-            scratch=self.folder / container,
+            scratch=scratch,
             url="http://echo.localhost",
             options=self.options(),
         )
@@ -57,6 +60,15 @@ class BackendCase(TestCase):
         while not condition():
             self.assertLess(CLOCK.seconds(), give_up, f"waited too long; heard {self.recorder.facts}")
             await deferLater(CLOCK, LOOK, lambda: None)
+
+    def go_on(self, spec: ContainerSpec) -> None:
+        """Tell a program that has `children.GO` as an argument to go on."""
+        spec.scratch.mkdir(exist_ok=True)
+        (spec.scratch / _GO).touch()
+
+    def alive(self, spec: ContainerSpec) -> int:
+        """How many processes there are of a program that has `children.IDENTITY` as an argument."""
+        return len(bearing(spec.container))
 
     async def ready(self, container: IContainer) -> Address:
         await self.until(lambda: self.recorder.address(container) or self.recorder.exit(container))

@@ -11,7 +11,7 @@ from twisted.internet import reactor
 
 from sticky.containers.docker.backend import DockerBackend
 from sticky.containers.docker.dock import IDockReactor
-from sticky.isticky import IContainer
+from sticky.isticky import ContainerSpec, IContainer
 from tests.containers.backend_case import BackendCase
 from tests.containers.conformance import Recorder
 from tests.fakes.engine import FakeContainer, FakeEngine
@@ -22,8 +22,7 @@ REACTOR = cast(IDockReactor, reactor)
 class DockerCase(BackendCase):
     """A fake Engine that runs, a prepared backend, and nobody left at the end."""
 
-    timeout = 60
-    deadline = 10.0
+    timeout = 120
     realm = "a-state-dir"
 
     def setUp(self) -> None:
@@ -48,6 +47,18 @@ class DockerCase(BackendCase):
 
     def run_container(self, *command: str, **changes: Any) -> IContainer:
         return self.backend.spawn(self.make_spec(*command, **changes), self.recorder)
+
+    def go_on(self, spec: ContainerSpec) -> None:
+        self.engine.go_on(self.engine.of(spec.container))
+
+    def alive(self, spec: ContainerSpec) -> int:
+        return int(self.running(spec))
+
+    def running(self, spec: ContainerSpec) -> bool:
+        return any(
+            fake.status == "running" and fake.labels["sticky.container"] == spec.container
+            for fake in self.engine.containers.values()
+        )
 
     async def created(self, container: IContainer) -> FakeContainer:
         await self.until(

@@ -76,14 +76,11 @@ class LeftoverTests(DockerCase):
         self.assertEqual(self.engine.containers, {})
 
 
-class AdoptionTests(AdoptionConformance, DockerCase):
+class AdoptionTests(DockerCase, AdoptionConformance):
     backend: Any
 
     def spec(self, program: Program) -> Any:
         return self.make_spec(program.value)
-
-    async def until(self, condition: Any) -> None:
-        await DockerCase.until(self, condition)
 
     async def turn(self) -> None:
         done: Deferred[None] = Deferred()
@@ -103,12 +100,6 @@ class AdoptionTests(AdoptionConformance, DockerCase):
     async def runs(self, left: LeftBehind) -> bool:
         return self.running(left.spec)
 
-    def running(self, spec: Any) -> bool:
-        return any(
-            fake.status == "running" and fake.labels["sticky.container"] == spec.container
-            for fake in self.engine.containers.values()
-        )
-
     async def test_without_an_engine_it_is_taken_for_alive_until_that_tells(self) -> None:
         self.patch(container_module, "ASK_AGAIN", 0.01)
         left = await self.left_behind(Program.SERVES, ready=True)
@@ -117,7 +108,7 @@ class AdoptionTests(AdoptionConformance, DockerCase):
         container = self.taken(left, recorder)
         self.engine.end(self.engine.of(left.spec.container), 3, event=False)
         self.engine.start()
-        self.assertEqual((await self.gone(container, recorder)).status, 3)
+        self.assertEqual((await self.ending(container, recorder)).status, 3)
 
     async def test_one_that_was_created_and_never_started_is_none(self) -> None:
         left = await self.left_behind(Program.SERVES, ready=True)
@@ -138,4 +129,4 @@ class AdoptionTests(AdoptionConformance, DockerCase):
         await self.until(lambda: left.spec.log.read_text() == "again\n")
         self.assertEqual(getattr(container, "state", None), State.READY)
         container.kill()
-        await self.gone(container, recorder)
+        await self.ending(container, recorder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -15,14 +15,11 @@ from tests.containers.docker_case import DockerCase
 COMMANDS: Mapping[Program, tuple[str, ...]] = {program: (program.value,) for program in Program}
 
 
-class DockerConformanceTests(BackendConformance, DockerCase):
+class DockerConformanceTests(DockerCase, BackendConformance):
     backend: DockerBackend
 
     def spec(self, program: Program) -> ContainerSpec:
         return self.make_spec(*COMMANDS[program])
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        await DockerCase.until(self, condition)
 
 
 class PluginTests(SynchronousTestCase):

@@ -34,30 +34,25 @@ def play(container: MemoryContainer) -> None:
         container.make_exit(status=3, last_lines=("last words",))
     elif program is Program.MISSING:
         container.make_exit("failed", None, message="command not found: nothing")
-    elif program is not Program.SILENT:
+    elif program not in (Program.SILENT, Program.LATE):
         container.ignores_term = program is Program.STUBBORN
         container.make_ready()
 
 
-class MemoryConformanceTests(BackendConformance, TestCase):
-    def setUp(self) -> None:
-        self.clock = Clock()
-        self.backend = MemoryBackend(self.clock, play)
-        self.count = 0
-
-    def spec(self, program: Program) -> ContainerSpec:
-        self.count += 1
-        return spec(self.count, (program.value,))
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        for _ in range(3):
-            if condition():
-                return
-            self.clock.advance(0)
-        self.assertTrue(condition())
+def play_on(container: MemoryContainer) -> None:
+    """It is told to go on."""
+    program = Program(container.spec.command[0])
+    if program is Program.LATE:
+        container.make_ready()
+    elif program is Program.DIES:
+        container.make_exit("killed", None, 10)
+    else:
+        container.make_exit(status=3, last_lines=("last words",))
 
 
-class MemoryAdoptionConformanceTests(AdoptionConformance, TestCase):
+class MemoryCase(TestCase):
+    """A clock, a machine and a backend on it."""
+
     def setUp(self) -> None:
         self.clock = Clock()
         self.machine = Machine()
@@ -74,6 +69,20 @@ class MemoryAdoptionConformanceTests(AdoptionConformance, TestCase):
                 return
             self.clock.advance(0)
         self.assertTrue(condition())
+
+    def go_on(self, spec: ContainerSpec) -> None:
+        play_on(self.machine.containers[spec.container])
+
+    def alive(self, spec: ContainerSpec) -> int:
+        return int(spec.container in self.machine.containers)
+
+
+class MemoryConformanceTests(MemoryCase, BackendConformance):
+    backend: MemoryBackend
+
+
+class MemoryAdoptionConformanceTests(MemoryCase, AdoptionConformance):
+    backend: MemoryBackend
 
     async def turn(self) -> None:
         self.clock.advance(0)

@@ -243,14 +243,39 @@ class FakeEngine:
             )
             return
         container.status = "running"
-        if program in ("serves", "stubborn"):
-            factory = _Programs(lambda: self.proxy_only)
-            container.listener = self._reactor.listenTCP(container.host_port, factory, interface="127.0.0.1")
+        if program not in ("silent", "exits", "late"):
+            self._listen(container)
         connection.reply(204, b"")
         self.emit("start", container)
+        if program == "floods":
+            self._flood(container)
         if program == "exits":
-            self.say(container, b"last words\n")
-            self.end(container, 3)
+            self._exit(container)
+
+    def go_on(self, container: FakeContainer) -> None:
+        """Its program is told to go on."""
+        program = container.program
+        if program == "late":
+            self._listen(container)
+        elif program == "dies":
+            self.end(container, 128 + 10)
+        else:
+            if program == "floods":
+                self._flood(container)
+            self._exit(container)
+
+    def _listen(self, container: FakeContainer) -> None:
+        factory = _Programs(lambda: self.proxy_only)
+        container.listener = self._reactor.listenTCP(container.host_port, factory, interface="127.0.0.1")
+
+    def _exit(self, container: FakeContainer) -> None:
+        self.say(container, b"last words\n")
+        self.end(container, 3)
+
+    def _flood(self, container: FakeContainer) -> None:
+        for _ in range(60):
+            self.say(container, (b"x" * 199 + b"\n") * 500)
+        self.say(container, b"\xff\xfe" * 150_000 + b"\n")
 
     def signal(self, connection: _Connection, asked: Asked, name: str) -> None:
         container = self._find(connection, name)

@@ -17,14 +17,19 @@ from sticky.containers.docker.dock import IDockReactor
 from sticky.isticky import ContainerSpec, IContainer
 from tests.containers.backend_case import BackendCase
 from tests.containers.conformance import Program, Recorder
-from tests.integration.children import LISTENS, STUBBORN
+from tests.integration.children import CRASHES, DIES, FAMILY, FLOODS, GO, IDENTITY, LATE, LISTENS, STUBBORN
 from tests.integration.dockerd import INTERPRETER, MOUNTS, CannotRun, EngineProcess, shared
 
 REACTOR = cast(IDockReactor, reactor)
 PYTHON = (INTERPRETER, "-I", "-S", "-c")
+
+
 #: As in child processes, but on the address that the container is told: its own loopback is not where the port arrives.
-SERVES = LISTENS.replace('"127.0.0.1"', 'os.environ["STICKY_HOST"]')
-IGNORES = STUBBORN.replace('"127.0.0.1"', 'os.environ["STICKY_HOST"]')
+def _on_its_host(script: str) -> str:
+    return script.replace('"127.0.0.1"', 'os.environ["STICKY_HOST"]')
+
+
+SERVES, IGNORES = _on_its_host(LISTENS), _on_its_host(STUBBORN)
 
 COMMANDS: Mapping[Program, tuple[str, ...]] = {
     Program.SERVES: (*PYTHON, SERVES),
@@ -32,6 +37,11 @@ COMMANDS: Mapping[Program, tuple[str, ...]] = {
     Program.SILENT: ("sleep", "600"),
     Program.EXITS: ("sh", "-c", "echo last words; exit 3"),
     Program.MISSING: ("no-such-program-anywhere",),
+    Program.LATE: (*PYTHON, _on_its_host(LATE), GO, IDENTITY),
+    Program.CRASHES: (*PYTHON, _on_its_host(CRASHES), GO),
+    Program.DIES: (*PYTHON, _on_its_host(DIES), GO),
+    Program.FLOODS: (*PYTHON, _on_its_host(FLOODS), GO),
+    Program.FAMILY: (*PYTHON, _on_its_host(FAMILY), GO, IDENTITY, "hides"),
 }
 
 
@@ -39,7 +49,6 @@ class RealEngineCase(BackendCase):
     """A prepared backend on an engine of our own, and no container left at the end."""
 
     timeout = 180
-    deadline = 40.0
     realm = "a-state-dir"
     kind = "docker"
     network = "publish"

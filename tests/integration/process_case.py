@@ -17,7 +17,19 @@ from sticky.containers.child import Child
 from sticky.containers.process import IContainerReactor, ProcessBackend
 from tests.containers.backend_case import BackendCase
 from tests.containers.conformance import Program, Recorder
-from tests.integration.children import LISTENS, PYTHON, STUBBORN, written
+from tests.integration.children import (
+    CRASHES,
+    DIES,
+    FAMILY,
+    FLOODS,
+    GO,
+    IDENTITY,
+    LATE,
+    LISTENS,
+    PYTHON,
+    STUBBORN,
+    written,
+)
 
 REACTOR = cast(IContainerReactor, reactor)
 ENVIRON = {"PATH": os.environ["PATH"], "HOME": "/", "PYTHONPATH": "/daemon/only", "SECRET": "hush"}
@@ -28,7 +40,13 @@ COMMANDS: Mapping[Program, tuple[str, ...]] = {
     Program.SILENT: ("sleep", "600"),
     Program.EXITS: ("sh", "-c", "echo last words; exit 3"),
     Program.MISSING: ("no-such-program-anywhere",),
+    Program.LATE: (*PYTHON, LATE, GO, IDENTITY),
+    Program.CRASHES: (*PYTHON, CRASHES, GO),
+    Program.DIES: (*PYTHON, DIES, GO),
+    Program.FLOODS: (*PYTHON, FLOODS, GO),
+    Program.FAMILY: (*PYTHON, FAMILY, GO, IDENTITY),
 }
+HIDES = "hides"  #: as a last argument of FAMILY: one of them hides as well as it can
 
 
 def forget_cgroups(realm: str) -> None:

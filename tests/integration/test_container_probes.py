@@ -21,7 +21,7 @@ from twisted.trial.unittest import TestCase
 from sticky.containers import listeners
 from sticky.containers.knocking import IProbeReactor, Knocker, http_status
 from sticky.containers.listeners import Listener, tcp_listeners, unix_listeners
-from sticky.containers.ownership import listening_sockets, members, owns_listener, sockets
+from sticky.containers.ownership import listening_sockets, listens_on, members, owns_listener, sockets
 from sticky.containers.ports import bindable
 from sticky.core.values import ContainerId
 from sticky.isticky import TCPAddress, UNIXAddress
@@ -64,9 +64,15 @@ class ListenerTests(_SocketTestCase):
         one = self.listen()
         port = one.getsockname()[1]
         six = self.listen("::1", port)
-        expected = {Listener("127.0.0.1", inode(one)), Listener("::1", inode(six))}
+        expected = {Listener("127.0.0.1", port, inode(one)), Listener("::1", port, inode(six))}
         self.assertEqual(set(listeners._by_table(port)), expected)
         self.assertEqual(set(tcp_listeners(port)), expected)
+
+    def test_without_a_port_all_are_told_by_either(self) -> None:
+        servers = [self.listen(), self.listen("0.0.0.0"), self.listen("::1")]
+        expected = {Listener(one.getsockname()[0], one.getsockname()[1], inode(one)) for one in servers}
+        self.assertLessEqual(expected, set(listeners._by_table(None)))
+        self.assertLessEqual(expected, set(tcp_listeners()))
 
     def test_a_kernel_without_inet_diag_is_asked_by_the_table(self) -> None:
         server = self.listen()
@@ -75,7 +81,8 @@ class ListenerTests(_SocketTestCase):
             raise OSError("no inet_diag")
 
         self.patch(listeners, "_by_netlink", refused)
-        self.assertEqual(tcp_listeners(server.getsockname()[1]), [Listener("127.0.0.1", inode(server))])
+        port = server.getsockname()[1]
+        self.assertEqual(tcp_listeners(port), [Listener("127.0.0.1", port, inode(server))])
 
     def test_connections_and_bound_sockets_are_no_listeners(self) -> None:
         server = self.listen()
@@ -118,6 +125,25 @@ class OwnershipTests(_SocketTestCase):
         self.assertTrue(owns_listener(NOBODY, os.getpid(), address))
         child = self.sleeper()
         self.assertFalse(owns_listener(NOBODY, child.pid, address))
+
+    def test_where_a_process_and_those_that_it_started_listen(self) -> None:
+        script = (
+            "import socket, sys; s = socket.create_server(('127.0.0.1', 0));"
+            "print(s.getsockname()[1], flush=True); sys.stdin.read()"
+        )
+        for wrapped in ([], ["sh", "-c", '"$@"; :', "sh"], ["sh", "-c", 'sh -c \'"$@"; :\' sh "$@"; :', "sh"]):
+            child = subprocess.Popen(
+                [*wrapped, sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            self.addCleanup(child.communicate)
+            assert child.stdout is not None
+            port = int(child.stdout.readline())
+            self.assertEqual([found.port for found in listens_on(child.pid)], [port], wrapped)
+            self.assertIn(port, [found.port for found in listens_on(os.getpid())])
+        self.assertEqual(listens_on(self.sleeper().pid), [])
+
+    def test_a_network_that_is_gone_has_no_listeners(self) -> None:
+        self.assertEqual(listens_on(os.getpid(), "1/0"), [])
 
     def test_a_port_that_is_shared_with_a_stranger_is_not_owned(self) -> None:
         mine = self.listen(reuse_port=True)

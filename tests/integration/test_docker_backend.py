@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import SkipTest
@@ -18,16 +17,18 @@ from sticky.containers.docker.backend import DockerBackend
 from sticky.isticky import ContainerSpec
 from tests.containers.conformance import AdoptionConformance, BackendConformance, LeftBehind, Program, Recorder
 from tests.integration.docker_case import COMMANDS, REACTOR, RealEngineCase
+from tests.integration.dockerd import MOUNTS
 
 
-class DockerConformanceTests(BackendConformance, AdoptionConformance, RealEngineCase):
+class DockerConformanceTests(RealEngineCase, BackendConformance, AdoptionConformance):
     backend: DockerBackend
+    fifty_take_long = "an Engine takes a second for each"
+    family = 5
 
     def spec(self, program: Program) -> ContainerSpec:
-        return self.make_spec(*COMMANDS[program])
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        await RealEngineCase.until(self, condition)
+        # The folder: where a program is told to go on.
+        mounts = (*MOUNTS, f"{self.folder}:{self.folder}:ro")
+        return self.make_spec(*COMMANDS[program], options=self.options(mounts=mounts))
 
     async def turn(self) -> None:
         await deferLater(REACTOR, 0.01, lambda: None)

@@ -6,13 +6,13 @@ import os
 import socket
 
 from twisted.internet.defer import Deferred
-from twisted.trial.unittest import SkipTest
 
 from sticky.containers.docker import recipe
 from sticky.containers.knocking import http_status
 from sticky.containers.ports import Ports
 from sticky.isticky import Address, TCPAddress
 from tests.containers.conformance import Program
+from tests.integration.children import LISTENS
 from tests.integration.docker_case import COMMANDS, PYTHON, REACTOR, SERVES, RealEngineCase
 from tests.integration.dockerd import INTERPRETER, EngineProcess, dockerd
 
@@ -75,6 +75,31 @@ class SurroundingsTests(RealEngineCase):
         container = self.run_container("sh", "-c", script, options=options)
         await self.exit(container)
         self.assertEqual(self.written(self.spec_of(container.id)).split(), ["1234", "/usr", "refused", "kept"])
+
+
+class WaitsForTests(RealEngineCase):
+    """What one is told to lack that runs and is not ready."""
+
+    EXPECTED = (
+        "nothing of it listens on port 8000 of 0.0.0.0, which is PORT in its environment and {port} in its command"
+    )
+
+    async def waits(self, script: str, said: str) -> None:
+        container = self.run_container(*PYTHON, script)
+        await self.until(lambda: container.waits_for() == f"{self.EXPECTED}; it listens on port {said}")
+
+    async def test_the_port_that_is_published_and_where_it_listens_instead(self) -> None:
+        script = SERVES.replace('int(sys.argv[1] if len(sys.argv) > 1 else os.environ["PORT"])', "3000")
+        await self.waits(script, "3000: set port = 3000 if it cannot take another")
+
+    async def test_the_right_port_on_its_own_loopback(self) -> None:
+        said = "8000 of 127.0.0.1, where it is not reached: let it take the address from STICKY_HOST or {host}"
+        await self.waits(LISTENS, said)
+
+    async def test_one_that_listens_nowhere(self) -> None:
+        container = self.run_container(*COMMANDS[Program.SILENT])
+        await self.until(lambda: container.waits_for())
+        self.assertEqual(container.waits_for(), self.EXPECTED)
 
 
 class LimitTests(RealEngineCase):
@@ -211,23 +236,6 @@ class EngineGoneTests(RealEngineCase):
             again.kill()
             await self.exit(again)
             await self.until(lambda: not self.on_the_engine())
-
-
-class ManyTests(RealEngineCase):
-    timeout = 600
-
-    async def test_fifty_at_once(self) -> None:
-        if "STICKY_LONG_TESTS" not in os.environ:
-            raise SkipTest("a long test: set STICKY_LONG_TESTS=1")
-        containers = [self.run_container(*COMMANDS[Program.SERVES]) for _ in range(50)]
-        addresses = set()
-        for container in containers:
-            addresses.add(await self.ready(container))
-        self.assertEqual(len(addresses), 50)
-        for container in containers:
-            container.terminate()
-        for container in containers:
-            self.assertEqual((await self.exit(container)).signal, 15)
 
 
 def _running(command: str) -> bool:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest, mock
@@ -27,7 +27,8 @@ from sticky.isticky import ContainerSpec, TCPAddress
 from tests.containers.conformance import AdoptionConformance, LeftBehind, Program, Recorder
 from tests.integration.children import LISTENS, PYTHON, STUBBORN, alive, written
 from tests.integration.earlier_daemon import EarlierDaemon
-from tests.integration.process_case import COMMANDS, ENVIRON, REACTOR, ProcessTestCase, forget_cgroups
+from tests.integration.isolation_case import possible
+from tests.integration.process_case import COMMANDS, ENVIRON, HIDES, REACTOR, ProcessTestCase, forget_cgroups
 
 
 class AdoptionCase(ProcessTestCase):
@@ -82,28 +83,44 @@ class AdoptionCase(ProcessTestCase):
         return attrs.evolve(left, place={**left.place, **changes})
 
 
-class ProcessAdoptionConformanceTests(AdoptionConformance, AdoptionCase):
+class ProcessAdoptionConformanceTests(AdoptionCase, AdoptionConformance):
     backend: ProcessBackend
+    status_is_lost = "the system tells it to the parent alone"
+    OPTIONS: Mapping[str, object] = {}
+    may_hide = (
+        "without a cgroup, which not every machine has, processes are found by parents, session, group and environment"
+    )
+    family = 4
 
     def spec(self, program: Program) -> ContainerSpec:
-        return self.make_spec(*COMMANDS[program])
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        await ProcessTestCase.until(self, condition)
+        possible(**self.OPTIONS)
+        hides = (HIDES,) if program is Program.FAMILY and not self.may_hide else ()
+        return self.make_spec(*COMMANDS[program], *hides, options=self.OPTIONS)
 
     async def turn(self) -> None:
         waited: Deferred[None] = deferLater(REACTOR, 0.005, lambda: None)
         await waited
 
     async def left_behind(self, program: Program, *, ready: bool) -> LeftBehind:
-        return await self.left(*COMMANDS[program], ready=ready)
+        daemon = self.earlier()
+        (found,) = await self.started(daemon, self.spec(program), ready=ready)
+        daemon.kill()
+        return found
 
     async def end_unseen(self, left: LeftBehind) -> None:
-        os.kill(self.main(left), signal.SIGTERM)
+        os.killpg(self.main(left), signal.SIGTERM)  # the group: in a pid namespace the program is not the main process
         await self.until(lambda: not alive(self.main(left)))
 
     async def runs(self, left: LeftBehind) -> bool:
         return bool(carriers(left.spec.container, self.realm))
+
+
+class ConfinedAdoptionConformanceTests(ProcessAdoptionConformanceTests):
+    """With everything that can be asked for at once."""
+
+    OPTIONS = {"network": True, "read_only": True, "memory": 256 << 20, "pids": 200, "descendants": "pid_namespace"}
+    may_hide = ""
+    family = 5
 
 
 class IdentityTests(AdoptionCase):

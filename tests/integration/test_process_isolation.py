@@ -7,7 +7,6 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from twisted.internet.task import deferLater
@@ -19,7 +18,7 @@ from sticky.isticky import ContainerSpec, TCPAddress
 from tests.containers.conformance import BackendConformance, Program
 from tests.integration.children import LISTENS, PYTHON, alive
 from tests.integration.isolation_case import IsolationCase, possible, system_python
-from tests.integration.process_case import COMMANDS, REACTOR, ProcessTestCase
+from tests.integration.process_case import COMMANDS, HIDES, REACTOR
 
 #: Listens on a hard-coded port of 127.0.0.1 and answers GET with its container's id.
 HARD_CODED = """
@@ -47,18 +46,17 @@ def asked(address: TCPAddress) -> str:
     return received.partition(b"\r\n\r\n")[2].decode()
 
 
-class ConfinedConformance(BackendConformance, IsolationCase):
+class ConfinedConformance(IsolationCase, BackendConformance):
     """The common promises, with everything that can be asked for at once."""
 
     backend: ProcessBackend
     OPTIONS: dict[str, object] = {}
+    family = 5
 
     def spec(self, program: Program) -> ContainerSpec:
         possible(**self.OPTIONS)
-        return self.make_spec(*COMMANDS[program], options=self.OPTIONS)
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        await ProcessTestCase.until(self, condition)
+        hides = (HIDES,) if program is Program.FAMILY else ()
+        return self.make_spec(*COMMANDS[program], *hides, options=self.OPTIONS)
 
 
 class LimitedConformanceTests(ConfinedConformance):
@@ -67,10 +65,12 @@ class LimitedConformanceTests(ConfinedConformance):
 
 class PidNamespaceConformanceTests(ConfinedConformance):
     OPTIONS = {"descendants": "pid_namespace"}
+    fifty_take_long = "three processes for each"
 
 
 class WrappedConformanceTests(ConfinedConformance):
     OPTIONS = {"network": True, "read_only": True}
+    fifty_take_long = "three processes for each"
 
 
 del ConfinedConformance

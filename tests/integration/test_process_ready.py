@@ -138,6 +138,49 @@ time.sleep(600)""",
         self.assertIn(f"port {port} is in use by another program", exit.message)
 
 
+class WaitsForTests(ProcessTestCase):
+    """What one is told to lack that runs and is not ready."""
+
+    EXPECTED = (
+        "nothing of it listens on port {} of 127.0.0.1, which is PORT in its environment and {{port}} in its command"
+    )
+
+    async def waiting(self, container: Child) -> str:
+        await self.until(lambda: container.waits_for())
+        return container.waits_for()
+
+    async def test_the_port_that_it_was_given_and_where_it_listens_instead(self) -> None:
+        script = LISTENS.replace('int(sys.argv[1] if len(sys.argv) > 1 else os.environ["PORT"])', "0").replace(
+            'print("listening"', "print(s.getsockname()[1]"
+        )
+        for command in ((*PYTHON, script), ("sh", "-c", '"$@" & wait', "sh", *PYTHON, script)):
+            container = self.run_container(*command)
+            (port,) = await self.output(container)
+            said = f"{self.EXPECTED.format(container.port)}; it listens on port {port} of 127.0.0.1: "
+            self.assertEqual(await self.waiting(container), f"{said}set port = {port} if it cannot take another")
+
+    async def test_one_that_listens_nowhere(self) -> None:
+        container = self.run_container("sleep", "600")
+        self.assertEqual(await self.waiting(container), self.EXPECTED.format(container.port))
+        container.kill()
+        await self.exit(container)
+        self.assertEqual(container.waits_for(), "")
+
+    async def test_a_probe_that_is_refused(self) -> None:
+        container = self.run_container("python3", "-m", "http.server", "{port}", "--bind", "{host}", ready_path="/none")
+        await self.until(lambda: "GET" in container.waits_for())
+        self.assertEqual(container.waits_for(), "GET /none is not answered with a status under 400 (status 404)")
+
+    async def test_a_report_that_was_not_given(self) -> None:
+        container = self.run_container("sleep", "600", reports_ready=True)
+        self.assertEqual(container.waits_for(), "it has not said that its enter hooks are done")
+
+    async def test_nothing_is_said_of_one_that_could_not_be_launched(self) -> None:
+        container = self.run_container("sh", directory=self.folder / "none")
+        await self.exit(container)
+        self.assertEqual(container.waits_for(), "")
+
+
 class FixedPortTests(ProcessTestCase):
     """Programs that ignore PORT."""
 

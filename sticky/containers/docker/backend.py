@@ -198,6 +198,10 @@ class _Stillborn:
         self.place: Mapping[str, object] = {}
         reactor.callLater(0, listener.exited, spec.container, Exit("failed", None, None, (), problem))
 
+    def waits_for(self) -> str:
+        """See `IContainer`."""
+        return ""
+
     def terminate(self) -> None:
         """See `IContainer`."""
 

@@ -23,7 +23,7 @@ from sticky.containers.docker.life import TRANSITIONS, Input, State
 from sticky.containers.docker.output import Copying, last_lines
 from sticky.containers.docker.recipe import DockerOptions, Network
 from sticky.containers.docker.verdicts import End, running, verdict
-from sticky.containers.docker.watching import watch
+from sticky.containers.docker.watching import lacks, watch
 from sticky.containers.knocking import IProbeReactor, Knocker
 from sticky.containers.readiness import Readiness
 from sticky.errors import IllegalEvent
@@ -85,6 +85,12 @@ class DockerContainer:
         """See `IContainer`."""
         # The Engine gives each container process numbers of its own: the kernel kills all of it with its first process.
         return {"socket": self.options.socket, "name": recipe.name(self.id), "descendants": "pid_namespace"}
+
+    def waits_for(self) -> str:
+        """See `IContainer`."""
+        if self._state is not State.STARTING or self.port is None or self._readiness is None:
+            return ""
+        return lacks(self.spec, self.options, self.port, self._readiness.refusal)
 
     @property
     def state(self) -> State:

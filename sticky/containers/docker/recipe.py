@@ -22,7 +22,7 @@ CONTAINER, SERVER, DEPLOYMENT = "sticky.container", "sticky.server", "sticky.dep
 PORT = "sticky.port"  #: label: where we reach it on 127.0.0.1
 HOME = "sticky.state-dir"  #: label: the mark of the state directory, so that two daemons on one Engine leave each other alone
 
-_EVERYWHERE = "0.0.0.0"  # with a network of its own, 127.0.0.1 is not where published ports arrive
+EVERYWHERE = "0.0.0.0"  #: with a network of its own, 127.0.0.1 is not where published ports arrive
 
 
 class Network(Enum):
@@ -80,7 +80,7 @@ def creation(spec: ContainerSpec, options: DockerOptions, label: str, outside: i
     if "socket" in placeholders(spec.command):
         raise ValueError("{socket} cannot be used with backend docker: use {port}")
     port = inside_port(spec, options, outside)
-    host = spec.host if options.network is Network.HOST else _EVERYWHERE
+    host = spec.host if options.network is Network.HOST else EVERYWHERE
     env = environment(attrs.evolve(spec, host=host), port, None, {})
     if "PATH" not in spec.env:
         del env["PATH"]  # the image's own is the right one

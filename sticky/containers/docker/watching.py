@@ -7,15 +7,19 @@ from pathlib import Path
 
 from twisted.internet.defer import Deferred
 
+from sticky import networks
 from sticky.containers.docker.holding import lasts
-from sticky.containers.docker.recipe import DockerOptions, Network
+from sticky.containers.docker.recipe import EVERYWHERE, DockerOptions, Network, inside_port
 from sticky.containers.knocking import IProbeReactor, Knocker, http_status
-from sticky.containers.ownership import owns_listener
+from sticky.containers.lacking import lacking
+from sticky.containers.listeners import Listener
+from sticky.containers.ownership import bearers, listens_on, owns_listener
 from sticky.containers.readiness import Readiness
 from sticky.core.values import ContainerId
 from sticky.isticky import Address, ContainerSpec, TCPAddress
 
 LOOPBACK = "127.0.0.1"
+_RESOLVER = "127.0.0.11"  # the Engine's own, in networks that somebody has made
 
 
 def watch(
@@ -45,6 +49,25 @@ def watch(
     elif options.network is Network.PUBLISH:
         probe = stays
     return Readiness(reactor, [TCPAddress(LOOPBACK, port)], knocker.knock, owned, probe, found)
+
+
+def lacks(spec: ContainerSpec, options: DockerOptions, port: int, refusal: str | None) -> str:
+    """What it lacks to be ready, see `IContainer.waits_for`; a look at every process of the machine. `port`: on 127.0.0.1."""
+    shared = options.network is Network.HOST
+    host = spec.host if shared else EVERYWHERE
+    found: list[Listener] = []
+    for pid in bearers(spec.container):
+        try:
+            network = "" if shared else networks.of(pid)
+            if network and networks.ours(network):
+                continue  # a process that has the mark in its environment, and is not in the container
+        except OSError:
+            continue
+        found += listens_on(pid, network)
+        if network and found:
+            break  # all of them have the same
+    theirs = [listener for listener in found if listener.host != _RESOLVER]
+    return lacking(spec, host, inside_port(spec, options, port), refusal, theirs)
 
 
 def _owned(container: ContainerId, pid: int | None, address: Address) -> bool:
