@@ -1,4 +1,4 @@
-"""What an app declares, asked of a child process: user code is never imported where this runs (architecture, decision 8).
+"""What an app declares, asked of a child process: user code is never imported where keys and the state of others are.
 
 Owns the question and the bounds on its answer; must not know configuration defaults, sessions or the event loop. It blocks,
 so it is called before the reactor runs, or in a thread.

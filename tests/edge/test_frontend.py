@@ -11,7 +11,7 @@ from sticky.core.values import EndReason
 from sticky.edge.limits import EdgeLimits
 from sticky.edge.serving import STEPS, ClientState
 from sticky.edge.site import Site
-from tests.fakes.edge import ANSWER, AUTHORIZED, FakeEdge, get
+from tests.fakes.edge import ANSWER, AUTHORIZED, FakeEdge, PeerAddress, get
 from tests.fakes.routing import SERVER
 from tests.fakes.transport import EagerTransport, FakeTransport
 
@@ -310,6 +310,74 @@ class HalfCloseTests(TestCase):
         client.drain()
         self.assertEqual(edge.routing.cancelled, 1)
         self.assertEqual([record.status for record in edge.records], [200, 499])
+
+    def test_inside_a_head_it_closes_without_a_word_or_a_reset(self) -> None:
+        edge = FakeEdge()
+        client = edge.client()
+        client.receive(get()[:30])
+        client.receive_fin()
+        client.drain()
+        self.assertEqual((client.taken, client.lost, client.aborted), (b"", True, False))
+
+    def test_the_time_for_an_answer_behind_it_begins_with_it(self) -> None:
+        edge = FakeEdge(Site(name=SERVER, half_close_timeout=10.0), EdgeLimits(keep_alive_timeout=1000.0))
+        client = edge.client()
+        client.receive(get())
+        container = edge.container()
+        container.receive(ANSWER)
+        client.drain()
+        edge.reactor.pump([1.0] * 100)
+        client.receive(get())
+        client.receive_fin()
+        edge.reactor.pump([0.5] * 19)
+        edge.container().receive(ANSWER)
+        for _ in range(2):
+            client.drain()
+        self.assertEqual((client.taken, client.lost), (ANSWER * 2, True))
+
+
+class EagerTests(TestCase):
+    """The same on a transport like ours, on which answers are out as soon as they are written."""
+
+    def setUp(self) -> None:
+        self.edge = FakeEdge(limits=EdgeLimits(keep_alive_timeout=75.0))
+        self.edge.reactor.advance(100)
+        self.client = EagerTransport(self.edge.reactor)
+        self.client.connect(self.edge.factory.buildProtocol(PeerAddress()))  # type: ignore[arg-type]
+
+    def serve(self, request: bytes = get(), answer: bytes = ANSWER) -> None:
+        self.client.receive(request)
+        self.edge.container().receive(answer)
+
+    def test_a_kept_connection_is_closed_after_its_time_and_not_before(self) -> None:
+        self.serve()
+        self.edge.reactor.pump([0.5] * 149)
+        self.assertFalse(self.client.disconnecting)
+        self.edge.reactor.pump([0.5] * 3)
+        self.assertTrue(self.client.disconnecting)
+
+    def test_a_client_that_leaves_when_it_is_served_is_logged_once(self) -> None:
+        self.serve()
+        self.client.receive_reset()
+        self.assertEqual([record.status for record in self.edge.records], [200])
+        self.assertEqual((self.edge.routing.held, self.edge.context.doors.inside), (set(), 0))
+
+    def test_after_the_answer_behind_a_fin_it_closes(self) -> None:
+        self.client.receive(get())
+        self.client.receive_fin()
+        self.edge.container().receive(ANSWER)
+        self.client.drain()
+        self.assertEqual((self.client.taken, self.client.lost), (ANSWER, True))
+
+    def test_after_an_early_answer_of_chunks_it_does_not_stay_open(self) -> None:
+        self.serve(
+            get(method=b"POST", extra=b"Content-Length: 9\r\n") + b"x",
+            b"HTTP/1.1 413 Too Large\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
+        )
+        self.client.drain()
+        self.assertTrue(self.client.fin_sent)
+        self.client.receive(b"x" * 8 + get())
+        self.assertEqual(self.edge.routing.granted, 1)
 
 
 class TimeTests(TestCase):
