@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
@@ -99,38 +100,42 @@ class Restarter:
         self.log.info("a new daemon is started: {command}", command=" ".join(self._command.arguments))
         answer: Deferred[Mapping[str, object]] = Deferred()
         self._answer = answer
-        ours, theirs = socket.socketpair()
+        try:
+            with ExitStack() as opened:
+                self._launch(listening, lock, opened)
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+        return answer
+
+    def _launch(self, listening: Mapping[str, Sequence[socket.socket]], lock: int, opened: ExitStack) -> None:
+        """What is only opened to be handed over is left to `opened`. Raises OSError where there is too little of anything."""
+        ours, theirs = map(opened.enter_context, socket.socketpair())
         ours.setblocking(False)
         self._said = os.memfd_create("said", os.MFD_CLOEXEC)
         real_stderr = os.dup(2)
+        opened.callback(os.close, real_stderr)
         given = Inheritance(
             theirs.fileno(),
             lock,
             real_stderr,
-            {endpoint: [one.fileno() for one in opened] for endpoint, opened in listening.items()},
+            {endpoint: [one.fileno() for one in sockets] for endpoint, sockets in listening.items()},
         )
-        self._link = link = Link(self._reactor)
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        opened.callback(os.close, nothing)
+        link = Link(self._reactor)
         link.serves = {TAKE_OVER: self._ready, UP: self._up}
         link.lost = self._lost
         factory = Factory.forProtocol(lambda: link)
         self._reactor.adoptStreamConnection(ours.fileno(), socket.AF_UNIX, factory)
+        self._link = link
         self._put_pid_file_away()
+        self._wait(STARTS_WITHIN)
         env = {**os.environ, VARIABLE: given.renumbered()}
-        descriptors = {0: os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 1: 1, 2: self._said, **given.descriptors()}
-        try:
-            self._wait(STARTS_WITHIN)
-            self._reactor.spawnProcess(
-                _New(), self._command.arguments[0], list(self._command.arguments), env,
-                str(self._command.directory), childFDs=descriptors,
-            )  # fmt: skip
-        except OSError as error:
-            self._fail(error.strerror or str(error))
-        finally:
-            os.close(descriptors[0])
-            os.close(real_stderr)
-            ours.close()
-            theirs.close()
-        return answer
+        descriptors = {0: nothing, 1: 1, 2: self._said, **given.descriptors()}
+        self._reactor.spawnProcess(
+            _New(), self._command.arguments[0], list(self._command.arguments), env,
+            str(self._command.directory), childFDs=descriptors,
+        )  # fmt: skip
 
     def _ready(self, message: Message) -> Deferred[Message]:
         self.state = STEPS[self.state, "ready"]
@@ -174,7 +179,9 @@ class Restarter:
             answer.errback(Failure(errors.BadConfiguration(f"The new daemon did not start: {said}")))
 
     def _last_words(self) -> str:
-        """Of the lines on its standard error the last one of ours, or the last one."""
+        """Of the lines on its standard error the last one of ours, or the last one; nothing where it never had one."""
+        if self._said < 0:
+            return ""
         text = os.pread(self._said, 65_536, max(0, os.fstat(self._said).st_size - 65_536)).decode("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         ours = [line for line in lines if line.startswith("sticky: ") and not line.startswith("sticky: warning")]
@@ -202,7 +209,10 @@ class Restarter:
 
     def _put_pid_file_back(self) -> None:
         if self._command.pid_file is not None and self._pid_file:
-            self._command.pid_file.write_bytes(self._pid_file)
+            try:
+                self._command.pid_file.write_bytes(self._pid_file)
+            except OSError as error:
+                self.log.error("cannot write {path}: {reason}", path=str(self._command.pid_file), reason=error.strerror)
 
 
 class _New(ProcessProtocol):

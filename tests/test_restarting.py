@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -16,6 +18,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from sticky import errors
 from sticky.restarting import STARTS_WITHIN, CommandLine, Restart, Restarter
 from sticky.succession import TAKE_OVER, UP, VARIABLE, inherited, sockets_of
+from tests.fakes.descriptors import no_descriptors_left
 from tests.fakes.links import End
 
 
@@ -145,6 +148,23 @@ class RestarterTests(SynchronousTestCase):
         answer = self.restarter.restart()
         self.lost()
         self.failureResultOf(answer, errors.BadConfiguration)
+
+    def test_without_descriptors_it_is_refused_and_may_be_tried_again(self) -> None:
+        with no_descriptors_left():
+            answer = self.restarter.restart()
+        said = str(self.failureResultOf(answer, errors.BadConfiguration).value)
+        self.assertIn("Too many open files", said)
+        self.assertEqual((self.restarter.state, self.pid_file.read_text()), (Restart.NONE, "1"))
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
+        self.test_it_hands_over_when_the_new_one_is_up()
+
+    def test_nor_does_it_keep_what_it_had_when_they_ran_out(self) -> None:
+        held = set(os.listdir("/proc/self/fd"))
+        for step in ("memfd_create", "dup"):
+            with mock.patch.object(os, step, side_effect=OSError(errno.EMFILE, "Too many open files")):
+                answer = self.restarter.restart()
+            self.failureResultOf(answer, errors.BadConfiguration)
+            self.assertEqual(set(os.listdir("/proc/self/fd")), held, step)
 
     def test_what_is_handed_over_is_found_once(self) -> None:
         answer = self.restarter.restart()

@@ -87,7 +87,7 @@ class Worker(ProcessProtocol):
         """Run one."""
         self._become("start")
         self._born = self._reactor.seconds()
-        descriptors = {0: os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 1: 1, 2: 2}
+        descriptors = {1: 1, 2: 2}
         for number, (_, one) in enumerate(self._listeners, FIRST_FD):
             descriptors[number] = one.fileno()
         told = {
@@ -100,12 +100,12 @@ class Worker(ProcessProtocol):
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
         arguments = [sys.executable, "-P", "-c", _BOOT, json.dumps(told)]
         try:
-            self._process = self._reactor.spawnProcess(self, sys.executable, arguments, env, childFDs=descriptors)
+            with open(os.devnull, "rb") as nothing:
+                descriptors[0] = nothing.fileno()
+                self._process = self._reactor.spawnProcess(self, sys.executable, arguments, env, childFDs=descriptors)
         except OSError as error:  # no descriptors or no memory left: as if it had ended at once
             self._ended(error.strerror or str(error))
             return
-        finally:
-            os.close(descriptors[0])
         self.pid = self._process.pid
         self._call = self._reactor.callLater(HELLO_WITHIN, self._late)
 

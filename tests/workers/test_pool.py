@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.workers import pool
 from sticky.workers.pool import Seat, Worker, Workers, share_out
+from tests.fakes.descriptors import no_descriptors_left
 
 
 class Process:
@@ -124,6 +125,14 @@ class PoolTests(SynchronousTestCase):
         self.reactor.advance(pool.SOONEST)
         self.assertIs(self.worker(0).state, Seat.EMPTY)
         self.reactor.fails = False
+        self.reactor.advance(pool.SOONEST * 2)
+        self.assertIs(self.worker(0).state, Seat.STARTING)
+
+    def test_one_for_which_not_even_the_null_device_can_be_opened_is_started_later(self) -> None:
+        self.ends(self.worker(0))
+        with no_descriptors_left():
+            self.reactor.advance(pool.SOONEST)
+            self.assertIs(self.worker(0).state, Seat.EMPTY)
         self.reactor.advance(pool.SOONEST * 2)
         self.assertIs(self.worker(0).state, Seat.STARTING)
 
