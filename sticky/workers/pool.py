@@ -22,7 +22,10 @@ from sticky.workers import messages
 from sticky.workers.proxies import Member, Proxies
 
 FIRST_FD = 3  #: of the listening sockets in a worker
-HELLO_WITHIN = 30.0  #: seconds from its start to its hello
+HELLO_WITHIN = (
+    30.0  #: seconds from its start to its hello; twice as many each time that they were too few, up to the next
+)
+HELLO_WITHIN_AT_MOST = 480.0  #: on a machine that slow, to begin again is what keeps it from ever coming up
 HEALTHY_AFTER = 10.0  #: seconds of life after which an end is no sign of a fault that comes again
 SOONEST, LATEST = 0.05, 10.0  #: seconds between an end and the next start
 STOPS_WITHIN = 2.0  #: seconds from being asked to end to being killed
@@ -78,6 +81,7 @@ class Worker(ProcessProtocol):
         self._process: Any = None
         self._born = 0.0
         self._failures = 0
+        self._patience = HELLO_WITHIN
         self._call: IDelayedCall | None = None
 
     def _become(self, what: str) -> None:
@@ -107,12 +111,13 @@ class Worker(ProcessProtocol):
             self._ended(error.strerror or str(error))
             return
         self.pid = self._process.pid
-        self._call = self._reactor.callLater(HELLO_WITHIN, self._late)
+        self._call = self._reactor.callLater(self._patience, self._late)
 
     def arrived(self, member: Member) -> None:
         """It has said hello."""
         self._become("hello")
         self.member = member
+        self._patience = HELLO_WITHIN
         self._quiet()
         self.log.info("{worker} serves, pid {pid}", worker=self.name, pid=self.pid)
 
@@ -167,7 +172,10 @@ class Worker(ProcessProtocol):
 
     def _late(self) -> None:
         self._call = None
-        self.log.error("{worker} has not come up and is killed", worker=self.name)
+        self.log.error(
+            "{worker} has not come up within {seconds:.0f} s and is killed", worker=self.name, seconds=self._patience
+        )
+        self._patience = min(self._patience * 2, HELLO_WITHIN_AT_MOST)
         self._signal()
 
     def _signal(self) -> None:

@@ -141,6 +141,25 @@ class PoolTests(SynchronousTestCase):
         self.reactor.advance(pool.HELLO_WITHIN)
         self.assertEqual([process.signals for process, *_ in self.reactor.spawned], [["KILL"], []])
 
+    def test_one_that_needs_longer_gets_longer_until_one_has_come_up(self) -> None:
+        self.hello(self.worker(1))
+        worker = self.worker(0)
+        process = self.reactor.spawned[0][0]
+        for patience in (30.0, 60.0, 120.0, 240.0, 480.0, 480.0):
+            self.reactor.advance(patience - 0.1)
+            self.assertEqual(process.signals, [], patience)
+            self.reactor.advance(0.1)
+            self.assertEqual(process.signals, ["KILL"], patience)
+            self.ends(worker)
+            self.reactor.advance(0)
+            process = self.reactor.spawned[-1][0]
+            self.assertEqual(process.pid, worker.pid)
+        self.hello(worker)
+        self.ends(worker)
+        self.reactor.advance(pool.SOONEST)
+        self.reactor.advance(30.0)
+        self.assertEqual(self.reactor.spawned[-1][0].signals, ["KILL"])
+
     def test_one_whose_link_is_lost_is_killed(self) -> None:
         member = self.hello(self.worker(0))
         self.proxies.left(member)
