@@ -15,7 +15,7 @@ import attrs
 
 from tests.faults.model import Model, Stay
 
-TRIES_FOR = 90.0  #: seconds that a client goes on with one thing
+TRIES_FOR = 180.0  #: seconds that a client goes on with one thing
 WAITS_FOR = 30.0  #: seconds for one answer; a start may wait in the queue for 60
 PAUSE, LONGEST_PAUSE = 0.2, 2.0  #: seconds between two tries: doubles from the first to the second, as good clients do
 HASTE = 0.05  #: seconds between two tries of the one who measures

@@ -37,16 +37,19 @@ class Hand:
         self._held_until = 0.0
 
     async def work(self) -> None:
-        """Until the daemon has been killed as often as was planned or time is up, and what lasts is over.
+        """Until the daemon has been killed as often as was planned, or once and time is up, and what lasts is over.
 
         Kinds are dealt like cards: in any order, and each in its turn.
         """
         plan = self._report.plan
         cards = [kind for kind in plan.kinds if kind not in self._ground.left_out for _ in range(KINDS[kind])]
         deck: list[str] = []
+        faults = self._report.faults
         watching = asyncio.ensure_future(self._watch())
         try:
-            while (deck or self._report.faults["daemon"] < plan.daemon_kills) and self._seconds() < plan.seconds:
+            while deck or faults["daemon"] < plan.daemon_kills:
+                if faults["daemon"] and self._seconds() > plan.seconds:
+                    break
                 deck = deck or self._chance.sample(cards, len(cards))
                 await asyncio.sleep(self._chance.uniform(*plan.between))
                 if watching.done():
