@@ -80,7 +80,7 @@ class Ground:
         assert self.process is not None
         status = self.process.poll()
         pid = self.in_charge()
-        return None if status is None or not pid or _alive(pid) else status
+        return None if status is None or (pid and _alive(pid)) else status
 
     def last_words(self) -> str:
         """The end of its log."""

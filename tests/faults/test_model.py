@@ -45,6 +45,24 @@ class ModelTests(SynchronousTestCase):
         self.model.refused(self.stay, 410, "container_lost")
         self.assertEqual(len(self.model.broken), 1)
 
+    def test_an_end_that_is_ordinary_here_is_nobodys_fault(self) -> None:
+        self.model.ordinary = frozenset({"container_max_age"})
+        self.model.refused(self.stay, 410, "container_max_age")
+        self.assertEqual(self.model.broken, [])
+        self.model.refused(self.model.started("sd-2", "t", True), 410, "idle_timeout")
+        self.assertEqual(len(self.model.broken), 1)
+
+    def test_a_place_is_free_again_once_its_session_has_ended(self) -> None:
+        other = self.model.started("sd-2", "t", True)
+        self.says(other, "ct-1", 1)
+        for stay in (self.stay, other):
+            stay.terminating = True
+            self.model.terminate_answered(stay, 200)
+        for number in (3, 4, 5):
+            self.assertEqual(self.model.broken, [])
+            self.says(self.model.started(f"sd-{number}", "t", True), "ct-1", 1)
+        self.assertEqual(len(self.model.broken), 1)
+
     def test_a_terminated_session_must_not_serve(self) -> None:
         self.stay.terminating = True
         self.model.terminate_answered(self.stay, 200)
