@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 import attrs
@@ -54,7 +55,9 @@ class Memory:
     deployment: DeploymentId | None = None
     containers: dict[ContainerId, RememberedContainer] = attrs.field(factory=dict)
     sessions: dict[SessionId, RememberedSession] = attrs.field(factory=dict)
-    ended: dict[SessionId, tuple[EndReason, str | None, float]] = attrs.field(factory=dict)
+    ended: OrderedDict[SessionId, tuple[EndReason, str | None, float]] = attrs.field(
+        factory=OrderedDict, converter=OrderedDict, eq=dict
+    )  #: oldest first; ordered, as a plain dict is slow where what was first is taken away again and again
     keys: dict[SessionId, KeyBound] = attrs.field(factory=dict, repr=False)
     names: Names = attrs.field(factory=Names, repr=False)
 
@@ -93,7 +96,7 @@ class Memory:
                 self.keys.pop(record.session, None)
                 self.ended[record.session] = (record.reason, record.detail, record.forget_at)
                 if len(self.ended) > CAPACITY:
-                    del self.ended[next(iter(self.ended))]
+                    self.ended.popitem(last=False)
 
     def _forget(self, now: float) -> None:
         """Drop those at the old end whose tokens have expired, as `Tombstones.forget` does: a fold knows the time by its records."""

@@ -34,6 +34,7 @@ from sticky.errors import BadCredential, SessionEnded
 HEADER: Final = b"v4.public."
 MAX_TOKEN: Final = 1024  #: bytes; every token is shorter (wire.md), so that it fits a header, a query and a cookie
 EXPIRY_LEEWAY: Final = 300  #: seconds by which clocks may differ; the ledger decides, this is a coarse bound
+TURNS_EVERY: Final = 300.0  #: seconds: a token that is not used for twice as long costs another signature check
 FORGOTTEN_AFTER: Final = 30 * 86_400  #: seconds after its expiry from which a token is not worth a signature check
 
 _MAX_TIME: Final = 2**53  # what JSON numbers hold exactly everywhere
@@ -111,13 +112,15 @@ class Verifier:
 
     The answer from memory is in the path of every request (0.25 microseconds; a signature takes 60). Memory holds at
     most `cache_size` tokens (about 820 bytes each), in two generations: a token that is used survives the turn of a
-    generation, and both finding and forgetting take the same time whatever is stored. What failed is never remembered.
+    generation, and both finding and forgetting take the same time whatever is stored. A generation turns when it is full, and
+    by time, so that memory goes by the tokens that are in use and not by all that ever were. What failed is never remembered.
     """
 
     def __init__(self, keys: Mapping[str, bytes], cache_size: int = 100_000) -> None:
         if cache_size < 2:
             raise ValueError("a cache holds two tokens or more")
         self._generation = cache_size // 2
+        self._turned_at = 0.0
         self._recent: dict[bytes, tuple[Claims, int]] = {}
         self._older: dict[bytes, tuple[Claims, int]] = {}
         self._keys: dict[bytes, tuple[bytes, bytes]] = {}  # encoded footer -> footer, public key
@@ -150,7 +153,7 @@ class Verifier:
         found = self._recent.get(token)
         if found is None:
             found = self._older.get(token) or self._check(token, wall)
-            self._remember(token, found)
+            self._remember(token, found, wall)
         if wall > found[1]:
             raise SessionEnded(EndReason.CONTAINER_MAX_AGE.value)
         return found[0]
@@ -175,8 +178,10 @@ class Verifier:
             raise BadCredential
         return claims, claims.expires_at + EXPIRY_LEEWAY
 
-    def _remember(self, token: bytes, found: tuple[Claims, int]) -> None:
-        if len(self._recent) >= self._generation:
+    def _remember(self, token: bytes, found: tuple[Claims, int], wall: float) -> None:
+        # The clock may have been stepped in either direction.
+        if len(self._recent) >= self._generation or abs(wall - self._turned_at) >= TURNS_EVERY:
+            self._turned_at = wall
             self._older = self._recent
             self._recent = {}
         self._recent[token] = found

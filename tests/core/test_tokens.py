@@ -291,6 +291,23 @@ class Memory(SynchronousTestCase):
                 self.assertLessEqual(remembered(checked), 10)
             self.assertEqual(check.call_count, len(others))
 
+    def test_what_is_not_used_is_forgotten_in_time_and_what_is_used_stays(self) -> None:
+        for direction in (1, -1):
+            checked = verifier()
+            with patch.object(tokens, "is_signed", wraps=tokens.is_signed) as check:
+                others = [
+                    KEY.sign(Claims(SessionId(f"sd-{n}"), CLAIMS.server, CLAIMS.deployment, CLAIMS.container, 0, 2**40))
+                    for n in range(20)
+                ]
+                for step, other in enumerate(others):
+                    wall = WALL + direction * step * tokens.TURNS_EVERY / 3
+                    checked.verify(other.encode(), wall)
+                    self.assertEqual(checked.verify(TOKEN, wall), CLAIMS)
+                    self.assertLessEqual(remembered(checked), 9)
+                self.assertEqual(check.call_count, len(others) + 1)
+            self.assertEqual(next(step for step, other in enumerate(others) if checked.remembers(other.encode())), 15)
+            self.assertTrue(checked.remembers(TOKEN))
+
     def test_a_dropped_key_verifies_nothing_not_even_from_memory(self) -> None:
         other = SigningKey("k2", bytes(32))
         checked = Verifier({"k1": KEY.public, "k2": other.public})
