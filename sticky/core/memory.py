@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -48,6 +48,14 @@ class RememberedSession:
     drains: EndReason | None = None
 
 
+End = tuple[EndReason, str | None, float]  #: reason, detail, when it may be forgotten
+
+
+def _ordered(ended: Mapping[SessionId, End]) -> OrderedDict[SessionId, End]:
+    """Oldest first. A plain dict is slow where what was first is taken away again and again (`Tombstones`)."""
+    return OrderedDict(ended)
+
+
 @attrs.define(eq=True)
 class Memory:
     """Containers, sessions, ended sessions, idempotency keys and names of one Server, as its journal tells them."""
@@ -55,9 +63,7 @@ class Memory:
     deployment: DeploymentId | None = None
     containers: dict[ContainerId, RememberedContainer] = attrs.field(factory=dict)
     sessions: dict[SessionId, RememberedSession] = attrs.field(factory=dict)
-    ended: OrderedDict[SessionId, tuple[EndReason, str | None, float]] = attrs.field(
-        factory=OrderedDict, converter=OrderedDict, eq=dict
-    )  #: oldest first; ordered, as a plain dict is slow where what was first is taken away again and again
+    ended: OrderedDict[SessionId, End] = attrs.field(factory=OrderedDict, converter=_ordered, eq=dict)
     keys: dict[SessionId, KeyBound] = attrs.field(factory=dict, repr=False)
     names: Names = attrs.field(factory=Names, repr=False)
 
