@@ -19,7 +19,9 @@ TRIES_FOR = 180.0  #: seconds that a client goes on with one thing
 WAITS_FOR = 30.0  #: seconds for one answer; a start may wait in the queue for 60
 PAUSE, LONGEST_PAUSE = 0.2, 2.0  #: seconds between two tries: doubles from the first to the second, as good clients do
 HASTE = 0.05  #: seconds between two tries of the one who measures
-MOST = 300  #: clients at once: half of the sessions that there is room for, so that none has to wait for another to end
+MOST = (
+    150  #: clients at once: twice as many as 50 starts a second need, a quarter of the sessions that there is room for
+)
 CATCHES_UP = 1.0  #: seconds of arrivals that are made up for when this process was late
 _NETWORK = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 _CUT = (*_NETWORK, aiohttp.WSMessageTypeError)  #: also a Close where a message was expected
@@ -141,8 +143,11 @@ class Clients:
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self.busy.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self.model.broken.append(f"a client failed: {task.exception()!r}")
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, GaveUp):
+            self.model.gave_up[str(error)] += 1  # nobody promised how long: its session is asked for again at the end
+        elif error is not None:
+            self.model.broken.append(f"a client failed: {error!r}")
 
     async def arrivals(self, rate: float) -> None:
         """So many visits a second, whatever is going on, but not more than `MOST` at once.

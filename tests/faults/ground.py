@@ -109,7 +109,8 @@ class Ground:
 
     def daemons(self) -> list[int]:
         """Daemons, old and new."""
-        return [pid for pid in self.processes(b"--state-dir") if pid not in self.containers()]
+        containers = self.containers()
+        return [pid for pid in self.processes(b"--state-dir") if pid not in containers]
 
     def workers(self) -> list[int]:
         """Worker processes."""

@@ -40,6 +40,7 @@ class Model:
     answers: int = 0
     ends: int = 0
     setbacks: Counter[str] = attrs.field(factory=Counter)  #: why clients had to try again
+    gave_up: Counter[str] = attrs.field(factory=Counter)  #: clients that nobody answered for as long as they wait
     homes: dict[str, list[Stay]] = attrs.field(factory=dict)  #: sessions by container, as far as they are not over
 
     def started(self, session: str, token: str, created: bool) -> Stay:

@@ -62,7 +62,7 @@ class Report:
             f"starts wanted {self.plan.rate:g} a second, answered {model.starts} ({model.starts / max(1.0, self.seconds):.1f} a"
             f" second; {model.found_again} found by their key), answers {model.answers}, ends {model.ends}",
             f"tries again {self.retries}, after {dict(model.setbacks.most_common())}; visits held back {self.held_back}",
-            f"promises broken {len(model.broken)}, processes left over {self.orphans}",
+            f"promises broken {len(model.broken)}, clients that gave up {dict(model.gave_up)}, processes left over {self.orphans}",
         ]
         found += [f"not done: {kind}, because {reason}" for kind, reason in self.left_out.items()]
         if len(down) > 1:
