@@ -13,8 +13,8 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from sticky.config.settings import ServerSettings
-from sticky.core.values import ContainerId, DeploymentId
-from sticky.isticky import Address, ContainerSpec, IContainer, IContainerBackend, IContainerListener
+from sticky.core.values import ContainerId, DeploymentId, ServerName
+from sticky.isticky import Address, ContainerSpec, IContainer, IContainerBackend, IContainerListener, ISnapshotBackend
 
 
 @attrs.frozen(eq=False)
@@ -27,7 +27,7 @@ class Definition:
     spec: Callable[[ContainerId, DeploymentId], ContainerSpec] = attrs.field(repr=False)
 
 
-@implementer(IContainerBackend)
+@implementer(IContainerBackend, ISnapshotBackend)
 class Deployments:
     """The definitions of one Server by deployment. A deployment that nobody knows any more is taken for the newest.
 
@@ -65,6 +65,18 @@ class Deployments:
     def spawn(self, spec: ContainerSpec, listener: object) -> IContainer:
         """See `IContainerBackend`."""
         return self.of(spec.deployment).backend.spawn(spec, listener)
+
+    def warm(self, spec: ContainerSpec) -> None:
+        """See `ISnapshotBackend`."""
+        backend = self.of(spec.deployment).backend
+        if ISnapshotBackend.providedBy(backend):
+            backend.warm(spec)
+
+    def cool(self, server: ServerName) -> None:
+        """See `ISnapshotBackend`."""
+        for known in self._known.values():
+            if ISnapshotBackend.providedBy(known.backend):
+                known.backend.cool(server)
 
     def adopt(
         self, spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener

@@ -44,6 +44,10 @@ class Refusal(StickyError):
         self.retry_after = retry_after  #: seconds, sent as Retry-After (rounded up) when not None
         super().__init__(self.message)
 
+    def fields(self) -> dict[str, object]:
+        """What a client reads of it in JSON."""
+        return {"error": self.code, "message": self.message}
+
 
 # --- 400: the request itself is wrong
 
@@ -233,6 +237,10 @@ class SessionEnded(Refusal):
         self.detail = detail
         super().__init__(f"The session has ended ({reason}{f': {detail}' if detail else ''}).")
 
+    def fields(self) -> dict[str, object]:
+        """With the detail, which tells apart the ends that share a reason."""
+        return {**super().fields(), **({"detail": self.detail} if self.detail else {})}
+
 
 class SessionExpired(Refusal):
     """The name is known and its session is over. It answers so until it is released; a retry does not help."""
@@ -248,6 +256,10 @@ class SessionExpired(Refusal):
             f"The session of this name has ended ({reason}{f': {detail}' if detail else ''}). "
             "Release the name to start afresh, or use another."
         )
+
+    def fields(self) -> dict[str, object]:
+        """With the reason, and the detail where there is one."""
+        return {**super().fields(), "reason": self.reason, **({"detail": self.detail} if self.detail else {})}
 
 
 class TargetTooLong(Refusal):

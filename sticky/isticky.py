@@ -245,6 +245,8 @@ class ContainerSpec:
     ready_path: str | None = None  #: probe with GET and expect a status under 400; None: an open port is enough
     reports_ready: bool = False  #: the program says itself when its enter hooks are done (our Python runtime)
     snapshot: tuple[str, ...] = ()  #: a process that forks this program, once it has prepared it; empty: there is none
+    #: how an end of the program's own doing is called: exit status, or the negative number of a signal -> `Exit.detail`
+    endings: Mapping[int, str] = attrs.field(factory=dict, repr=False)
     options: Mapping[str, object] = attrs.field(factory=dict, repr=False)  #: what only this backend understands
     backend: str = ""  #: its name; empty: that of the Server's newest deployment
 
@@ -334,6 +336,19 @@ class IPreparedBackend(Interface):
 
         Called at the daemon's start and again for each new definition. Opens nothing yet.
         """
+
+
+class ISnapshotBackend(Interface):
+    """A backend, besides `IContainerBackend`, that can fork containers from a process which has prepared what they need."""
+
+    def warm(spec: ContainerSpec) -> None:
+        """Containers like this one may be wanted from now on, and no others of their Server: have their `snapshot` ready.
+
+        A no-op where it is. Never raises for what is wrong with it: then containers start from scratch.
+        """
+
+    def cool(server: ServerName) -> None:
+        """No new container of this Server is wanted any more. Those there are go on."""
 
 
 # --- what the edge asks of the control calls -------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from sticky.minting import Minting
 from sticky.observe.access import AccessLog
 from sticky.observe.access_forms import FORMS
 from sticky.observe.lines import Lines
+from sticky.sandbox.endings import DETAILS
 from sticky.service import ServerService
 from sticky.sockets import SHARED_KINDS, shareable
 from sticky.token_store import TokenStore
@@ -160,6 +161,7 @@ def definition(
             ready_path=settings.ready_path,
             reports_ready=settings.reports_ready,
             snapshot=snapshot_of(settings),
+            endings={} if settings.sandbox is None else DETAILS,
             options=chosen,
             backend=settings.backend,
         )

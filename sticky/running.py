@@ -17,7 +17,15 @@ from sticky.core.effects import SpawnContainer
 from sticky.core.events import ContainerExited, ContainerReady
 from sticky.core.memory import Memory
 from sticky.core.values import ContainerId, DeploymentId, ServerName
-from sticky.isticky import Address, ContainerSpec, Exit, IContainer, IContainerBackend, IContainerListener
+from sticky.isticky import (
+    Address,
+    ContainerSpec,
+    Exit,
+    IContainer,
+    IContainerBackend,
+    IContainerListener,
+    ISnapshotBackend,
+)
 from sticky.journal.places import address_in, as_spawned, found_by, place_of
 from sticky.journal.store import Placed, Unplaced
 from sticky.journal.writer import Journal
@@ -52,6 +60,16 @@ class Running:
         self._intended: set[ContainerId] = set()  # to be spawned once the journal has that on disk
         self._running: dict[ContainerId, IContainer] = {}
         self._specs: dict[ContainerId, ContainerSpec] = {}  # of those that run, or are intended
+
+    def warm(self, deployment: DeploymentId) -> None:
+        """Containers of this deployment may be asked for from now on."""
+        if ISnapshotBackend.providedBy(self._backend):
+            self._backend.warm(self._spec(ContainerId("none"), deployment))
+
+    def cool(self) -> None:
+        """No more containers will be asked for."""
+        if ISnapshotBackend.providedBy(self._backend):
+            self._backend.cool(self._server)
 
     # --- what the core asks
 

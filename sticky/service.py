@@ -137,10 +137,12 @@ class ServerService(SessionAnswers, Service):
     def startService(self) -> None:
         """Bring up what the policy wants open at all times."""
         super().startService()  # type: ignore[no-untyped-call]
+        self.containers.warm(self.fleet.capacity.deployment)
         self._step(TimePassed())
 
     def drain(self, reason: EndReason = EndReason.SERVER_STOPPED) -> Deferred[None]:
         """Stop in an orderly way: no starts, sessions end, containers are asked to go. Fires when none is left."""
+        self.containers.cool()
         gone: Deferred[None] = Deferred()
         self._gone.append(gone)
         self._step(StopRequested(reason))
@@ -213,6 +215,7 @@ class ServerService(SessionAnswers, Service):
 
     def deploy(self, deployment: DeploymentId, policy: Policy, recreate: bool) -> None:
         """This is the newest deployment from now on. `recreate`: containers of older ones stop now; else with their sessions."""
+        self.containers.warm(deployment)
         self._step(Deployed(deployment, policy, recreate))
 
     def change_policy(self, policy: Policy) -> None:

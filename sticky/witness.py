@@ -15,7 +15,15 @@ from zope.interface import implementer
 
 from sticky.core.values import ContainerId, ServerName
 from sticky.iinspection import EndedContainer
-from sticky.isticky import Address, ContainerSpec, Exit, IContainer, IContainerBackend, IContainerListener
+from sticky.isticky import (
+    Address,
+    ContainerSpec,
+    Exit,
+    IContainer,
+    IContainerBackend,
+    IContainerListener,
+    ISnapshotBackend,
+)
 
 KEPT = 20  #: ended containers that are remembered for each Server
 
@@ -67,7 +75,7 @@ def failed(exit: Exit) -> bool:
     )
 
 
-@implementer(IContainerBackend)
+@implementer(IContainerBackend, ISnapshotBackend)
 class Witness:
     """A backend like the one it is given, whose containers' ends are noted."""
 
@@ -79,6 +87,16 @@ class Witness:
     def spawn(self, spec: ContainerSpec, listener: object) -> IContainer:
         """See `IContainerBackend`."""
         return self._backend.spawn(spec, _Listener(spec.server, IContainerListener(listener), self._endings))
+
+    def warm(self, spec: ContainerSpec) -> None:
+        """See `ISnapshotBackend`."""
+        if ISnapshotBackend.providedBy(self._backend):
+            self._backend.warm(spec)
+
+    def cool(self, server: ServerName) -> None:
+        """See `ISnapshotBackend`."""
+        if ISnapshotBackend.providedBy(self._backend):
+            self._backend.cool(server)
 
     def adopt(
         self, spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener

@@ -62,6 +62,8 @@ _ENDED = """
 
 A request with the token of a session that is over gets 410 (or 401, `ended_status`), and its code is the reason. A
 WebSocket, and a browser's handshake, is closed with the reason's close code and name. A session never comes back.
+How a container was lost is told in `detail`: `exited`, `killed` (by a signal), `unhealthy`, `out_of_memory`; of a sandbox also
+`call_timeout`, `call_not_interrupted` and `door_closed` ([function calls](calls.md)).
 
 | code | close code | meaning | what to do |
 | --- | --- | --- | --- |

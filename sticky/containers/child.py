@@ -227,6 +227,12 @@ class Child:
         if not self.spec.reports_ready:
             self._watch()
 
+    def opened(self, address: Address) -> None:
+        """It was started with a listening socket of ours, so it takes connections already."""
+        self._report_open = False
+        if self._state is State.STARTING and self._failure is None:
+            self._answered(address)
+
     def exited(self, status: int | None, number: int | None) -> None:
         """The main process exited; if it was our child, it is reaped. Both None: nobody could tell us how."""
         if self.wrapped and status is not None and status - _SIGNALLED in signal.valid_signals():
@@ -354,7 +360,10 @@ class Child:
         unexplained = alone or self._signal == signal.SIGKILL or (self._adopted and self._signal is None)
         if self._ran_out or (unexplained and not self._killed and self._household.out_of_memory(self)):
             return Exit("out_of_memory", self._status, self._signal, lines, endings.out_of_memory(self._was_ready))
+        code = self._status if self._signal is None else -self._signal
         detail = "exited" if self._signal is None else "killed"
+        if code is not None and not self._killed:
+            detail = self.spec.endings.get(code, detail)
         message = endings.ended(self._status, self._signal, self._was_ready)
         problem = None if self._was_ready else self._household.port_problem(self)
         if problem is not None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import attrs
@@ -22,9 +24,10 @@ from sticky.containers.isolation import Descendants, Isolation
 from sticky.containers.ownership import CONTAINER_MARK
 from sticky.containers.place import Place
 from sticky.containers.snapshots import FIRST_PAUSE, LONGEST_PAUSE, ForkServer, State
-from sticky.core.values import ContainerId, ServerName
-from sticky.isticky import Address
+from sticky.core.values import ContainerId, DeploymentId, ServerName
+from sticky.isticky import Address, ContainerSpec, UNIXAddress
 
+BACKLOG = 64  #: connections that wait until a sandbox takes them
 TOLD_WITHIN = 0.5  #: seconds after a child's end in which its fork server may say how it was
 
 
@@ -34,8 +37,16 @@ class _Seat:
 
     server: ForkServer
     mark: ContainerId
+    deployment: DeploymentId  #: whose files and environment it has imported from
     pause: float
     again_at: float = 0.0
+    again: IDelayedCall | None = None
+
+    def leave(self) -> None:
+        """It is nobody's any more."""
+        if self.again is not None and self.again.active():
+            self.again.cancel()
+        self.server.end()
 
 
 @attrs.define(eq=False)
@@ -74,32 +85,47 @@ class Forking:
     ) -> bool:
         """Fork the child. False where it has to be started from scratch; a fork server is then on its way for the next one."""
         spec = child.spec
-        plain = not (isolation.network or isolation.wrapped or isolation.user)
-        if not plain or isolation.descendants is Descendants.PID_NAMESPACE or len(spec.container) != len(_new_mark()):
+        if not _may_fork(isolation) or len(spec.container) != len(_new_mark()):
             return False
-        seat = self._seat(child, env)
-        if seat is None:
+        seat = self._seat(spec, env)
+        if seat is None or seat.server.state is not State.WARM:
             return False
         asked = {
             "env": dict(env),
-            "socket": socket_path,
             "directory": str(spec.directory),
             "dies_with_us": self._die_with_daemon,
             "cgroups": [] if child.group is None else [str(path) for path in child.group.entrances],
             "rlimits": dict(isolation.rlimits),
         }
-        pid = seat.server.fork(asked, output)
+        # Opened here it takes connections before the child runs: nobody has to look whether it listens, nor wait for it.
+        door = UNIXAddress(socket_path) if UNIXAddress(socket_path) in candidates else None
+        with nullcontext() if door is None else _opened(socket_path) as opened:
+            pid = seat.server.fork(asked, output, None if opened is None else opened.fileno())
         if pid is None:
+            if door is not None:
+                os.unlink(socket_path)
             return False
         seat.pause = FIRST_PAUSE
-        self._born(child, pid, candidates)
+        self._born(child, pid, candidates, door)
         return True
+
+    def warm(self, spec: ContainerSpec, env: Mapping[str, str], isolation: Isolation) -> None:
+        """Have a fork server for containers like this one, where they can be forked; none of another kind."""
+        if spec.snapshot and _may_fork(isolation):
+            self._seat(spec, env)
+        else:
+            self.cool(spec.server)
+
+    def cool(self, server: ServerName) -> None:
+        """End a Server's fork server. Its children go on."""
+        seat = self._seats.pop(server, None)
+        if seat is not None:
+            seat.leave()
 
     def stop(self) -> None:
         """End all fork servers. Their children are looked at no more; `die_with_daemon` says what becomes of them."""
-        seats, self._seats = self._seats, {}
-        for seat in seats.values():
-            seat.server.end()
+        for server in list(self._seats):
+            self.cool(server)
         for kin in self._kin.values():
             if kin.timer is not None:
                 kin.timer.cancel()
@@ -107,18 +133,17 @@ class Forking:
 
     # --- fork servers
 
-    def _seat(self, child: Child, env: Mapping[str, str]) -> _Seat | None:
-        spec, now = child.spec, self._reactor.seconds()
+    def _seat(self, spec: ContainerSpec, env: Mapping[str, str]) -> _Seat | None:
+        now = self._reactor.seconds()
         seat = self._seats.get(spec.server)
-        if seat is not None and seat.server.command == spec.snapshot and seat.server.state is not State.DEAD:
+        same = seat is not None and (seat.deployment, seat.server.command) == (spec.deployment, spec.snapshot)
+        if seat is not None and same and seat.server.state is not State.DEAD:
             return seat
         pause = FIRST_PAUSE
-        if seat is not None and seat.server.command == spec.snapshot:
+        if seat is not None and same:
             if now < seat.again_at:
                 return None
             pause = min(seat.pause * 2, LONGEST_PAUSE)
-        elif seat is not None:
-            seat.server.end()  # of an earlier deployment
         mark = _new_mark()
         try:
             server = ForkServer(
@@ -128,22 +153,29 @@ class Forking:
                 spec.log.parent / f"{spec.server}-snapshot.log",
                 spec.directory,
                 self._told,
-                lambda: self._died(spec.server),
+                lambda: self._died(spec, env, mark),
             )
         except OSError as error:
             self.log.warn("a fork server could not be started: {error}", error=str(error))
             return None
-        self._seats[spec.server] = _Seat(server, mark, pause)
+        self._seats[spec.server] = _Seat(server, mark, spec.deployment, pause)
+        if seat is not None:
+            seat.leave()
         return self._seats[spec.server]
 
-    def _died(self, name: ServerName) -> None:
-        seat = self._seats.get(name)
-        if seat is not None:
-            seat.again_at = self._reactor.seconds() + seat.pause
+    def _died(self, spec: ContainerSpec, env: Mapping[str, str], mark: ContainerId) -> None:
+        seat = self._seats.get(spec.server)
+        if seat is None or seat.mark != mark:
+            return
+        seat.again_at = self._reactor.seconds() + seat.pause
+        if (
+            not seat.server.problem
+        ):  # else it would have the same problem again: when a container is wanted is soon enough
+            seat.again = self._reactor.callLater(seat.pause, self._seat, spec, env)
 
     # --- children
 
-    def _born(self, child: Child, pid: int, candidates: Sequence[Address]) -> None:
+    def _born(self, child: Child, pid: int, candidates: Sequence[Address], door: Address | None) -> None:
         try:
             boot, process = boot_id(), look(pid)
         except OSError:
@@ -160,7 +192,10 @@ class Forking:
         child.launched(pid)
         hold.watch(lambda: self._ended(pid))
         # Not from within: whoever is ready already must not be heard of before `spawn` has returned.
-        self._reactor.callLater(0, child.report_closed)
+        if door is None:
+            self._reactor.callLater(0, child.report_closed)
+        else:
+            self._reactor.callLater(0, child.opened, door)
 
     def _told(self, pid: int, status: int | None, number: int | None) -> None:
         kin = self._kin.get(pid)
@@ -183,6 +218,25 @@ class Forking:
     def _gone(self, pid: int) -> None:
         kin = self._kin.pop(pid)
         kin.child.exited(*(kin.how or (None, None)))
+
+
+def _may_fork(isolation: Isolation) -> bool:
+    """Whether a forked process can be what this asks for."""
+    own = isolation.network or isolation.wrapped or isolation.user
+    return not own and isolation.descendants is not Descendants.PID_NAMESPACE
+
+
+def _opened(path: str) -> socket.socket:
+    """A listening socket for its owner alone. Raises OSError."""
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        door.bind(path)
+        os.chmod(path, 0o600)
+        door.listen(BACKLOG)
+    except OSError:
+        door.close()
+        raise
+    return door
 
 
 def _new_mark() -> ContainerId:

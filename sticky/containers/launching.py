@@ -86,6 +86,10 @@ class Launcher:
         finally:
             os.close(nothing)
 
+    def warm(self, spec: ContainerSpec, isolation: Isolation) -> None:
+        """See `ISnapshotBackend`."""
+        self._forking.warm(spec, environment(spec, 0, None, self._environ, realm=self._realm), isolation)
+
     def _candidates(self, spec: ContainerSpec, port: int, socket_path: str) -> list[Address]:
         ports = [port] if spec.port in (None, port) else [port, spec.port]
         found: list[Address] = [TCPAddress(spec.host, each) for each in ports]

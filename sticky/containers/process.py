@@ -33,7 +33,7 @@ from sticky.containers.memory_limit import MemoryKills
 from sticky.containers.ownership import carriers, listening_sockets, members, orphans
 from sticky.containers.place import Place
 from sticky.containers.ports import NoFreePort, Ports
-from sticky.core.values import ContainerId
+from sticky.core.values import ContainerId, ServerName
 from sticky.errors import IllegalEvent
 from sticky.isticky import (
     Address,
@@ -41,6 +41,7 @@ from sticky.isticky import (
     IContainerBackend,
     IContainerListener,
     IPreparedBackend,
+    ISnapshotBackend,
     TCPAddress,
 )
 
@@ -49,7 +50,7 @@ class IContainerReactor(IProbeReactor, IWatchingReactor, IReactorThreads):
     """What the backend needs from a reactor, which must be one that reaps children (SIGCHLD)."""
 
 
-@implementer(IContainerBackend, IPreparedBackend)
+@implementer(IContainerBackend, IPreparedBackend, ISnapshotBackend)
 class ProcessBackend:
     """Runs each container as a child process of this one, on this machine, under this user.
 
@@ -122,6 +123,14 @@ class ProcessBackend:
             child.refuse(problem)
         self._logs.add(child.id, spec.log)
         return child
+
+    def warm(self, spec: ContainerSpec) -> None:
+        """See `ISnapshotBackend`."""
+        self._launcher.warm(spec, Isolation.read(spec.options))
+
+    def cool(self, server: ServerName) -> None:
+        """See `ISnapshotBackend`."""
+        self._forking.cool(server)
 
     def adopt(
         self, spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener

@@ -28,6 +28,7 @@ ANSWER_TIME = 0.5  #: seconds that a fork may take; a fork server that is slower
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  #: seconds before one that died is started again; doubles
 _SCRIPT = str(Path(__file__).with_name("spawn.py"))
 _LONGEST = 1 << 17
+GO = b"g"  #: to a forked process: it is a container
 
 
 class State(Enum):
@@ -77,24 +78,39 @@ class ForkServer(ProcessProtocol):
             theirs.close()
         reactor.addReader(self)
 
-    def fork(self, asked: Mapping[str, object], log: int) -> int | None:
-        """The pid of a new container; None where there is none to be had."""
+    def fork(self, asked: Mapping[str, object], log: int, door: int | None) -> int | None:
+        """The pid of a new container; None where there is none to be had.
+
+        `log`, `door`: what it gets as its output, and as the listening socket that it serves, if it is given one. Whoever is
+        forked waits for a word of ours before it does anything, and ends without: an answer that comes too late leaves nothing
+        behind.
+        """
         if self.state is not State.WARM:
             return None
+        gate, ours = os.pipe()
         try:
-            self._socket.settimeout(ANSWER_TIME)
-            socket.send_fds(self._socket, [json.dumps(asked).encode()], [log])
-            while True:
-                said = self._read()
-                if said is None:
-                    return None
-                if "pid" in said:
-                    return int(said["pid"])
-                self._take(said)
-        except OSError as error:
+            pid = self._forked(asked, [log, gate] if door is None else [log, gate, door])
+            if pid is not None:
+                os.write(ours, GO)
+            return pid
+        except (OSError, ValueError) as error:
             self.log.warn("a fork server does not answer and is ended: {error}", error=str(error))
             self.end()
             return None
+        finally:
+            os.close(gate)
+            os.close(ours)
+
+    def _forked(self, asked: Mapping[str, object], descriptors: Sequence[int]) -> int | None:
+        self._socket.settimeout(ANSWER_TIME)
+        socket.send_fds(self._socket, [json.dumps(asked).encode()], descriptors)
+        while True:
+            said = self._read()
+            if said is None:
+                return None
+            if "pid" in said:
+                return int(said["pid"])
+            self._take(said)
 
     def end(self) -> None:
         """No use for it any more. Its children go on."""

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from sticky.errors import Refusal, SessionExpired
+from sticky.errors import Refusal
 from sticky.isticky import Answer, Credentials, QueuePosition, SessionStatus
 
 
@@ -61,11 +61,8 @@ def queued(position: QueuePosition, estimate: float | None) -> dict[str, object]
 
 def failed(refusal: Refusal) -> dict[str, object]:
     """A refusal inside an event stream, where no status and no Retry-After can follow any more."""
-    reason = {"reason": refusal.reason} if isinstance(refusal, SessionExpired) else {}
     return {
-        "error": refusal.code,
-        "message": refusal.message,
-        **reason,
+        **refusal.fields(),
         "status": refusal.status,
         "retry_after": None if refusal.retry_after is None else max(1, math.ceil(refusal.retry_after)),
     }

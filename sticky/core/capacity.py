@@ -313,7 +313,12 @@ class Capacity:
         return container
 
     def _doubt(self, now: float, container: Container, detail: str) -> None:
-        """It ends unasked. So soon after it was ready that is a start that failed: a program that dies at its first work."""
+        """It ends unasked. So soon after it was ready that is a start that failed: a program that dies at its first work.
+
+        Unless it is there for one session's own code and has had that: then the code has ended it, and the start was good.
+        """
+        if container.spent:
+            self.prove(container)
         if container.proven_at != UNBOUNDED:
             container.proven_at = UNBOUNDED
             if container.deployment == self.deployment:

@@ -35,10 +35,7 @@ def refusal(error: errors.Refusal, *, page: bool = False, ended_status: int = 41
         ).encode()
     else:
         headers.append((b"content-type", b"application/json"))
-        fields = {"error": error.code, "message": error.message}
-        if isinstance(error, errors.SessionExpired):
-            fields["reason"] = error.reason
-        body = json.dumps(fields).encode()
+        body = json.dumps(error.fields()).encode()
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))  # RFC 9110, 15.5.2: at least one challenge
     if error.retry_after is not None or status == 503:

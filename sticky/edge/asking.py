@@ -24,6 +24,8 @@ IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"
 FRESH_ENOUGH = 1.0  #: seconds that a connection may have been idle for a request that cannot be sent twice
 ONE_WRITE = 4096  #: bytes that an idle socket's buffer takes whole: for transports that do not say what they have left
 
+DEATH_KNOWN_WITHIN = 5.0  #: seconds that the end of a sandbox may come later than that of its connections
+
 _WAITING, _CONNECTING, _UPGRADING, _ASKED = Stage.WAITING, Stage.CONNECTING, Stage.UPGRADING, Stage.ASKED
 _ANSWERING, _FLUSHING = Stage.ANSWERING, Stage.FLUSHING
 
@@ -239,10 +241,19 @@ class Asking(ExchangeEnds, ABC):
     def _expect_answer(self, within: float) -> None:
         self.front.expect_by(self.front.context.reactor.seconds() + within)
 
+    def _unanswered(self) -> None:
+        """The container closed the connection before its answer."""
+        if self.site.calls:
+            # The sandbox has died, as good as always, and why is about to be known: that ends the session (`session_ended`).
+            self._expect_answer(DEATH_KNOWN_WITHIN)
+        else:
+            self.refuse(errors.BadGateway())
+
     def overdue(self, now: float) -> None:
         if self.stage is _ASKED:
+            gone = self._upstream is None
             self._let_go()
-            self.refuse(errors.GatewayTimeout(), keep=False)
+            self.refuse(errors.BadGateway() if gone else errors.GatewayTimeout(), keep=False)
 
     def _ask_again(self, lost: Upstream) -> bool:
         """Whether the request goes out once more: it met a connection that its container had closed already.

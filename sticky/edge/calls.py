@@ -15,9 +15,11 @@ from twisted.logger import Logger
 from sticky import errors
 from sticky.core.tokens import Claims
 from sticky.core.values import EndReason
+from sticky.edge.asking import DEATH_KNOWN_WITHIN
 from sticky.edge.credentials import find_credential
 from sticky.edge.parsing import RequestHead
 from sticky.edge.relay import Exchange
+from sticky.edge.responses import ResponseHead
 from sticky.edge.site import Site
 from sticky.edge.wire import Names
 from sticky.isticky import Answer, ControlRequest, ILease
@@ -85,10 +87,27 @@ class FreshCall(Exchange):
             self._end_session()
             raise
 
+    def _pass_plain(self, data: bytes) -> bool:
+        return False  # the head is about to get one more field
+
+    def _answer(self, response: ResponseHead, buffer: bytes, end: int) -> None:
+        # Should the answer break off, this is how the caller learns what became of the sandbox: it asks for the session's status.
+        if self._token is not None:
+            field = b"\r\n%b: %b" % (self.front.context.names.session_token, self._token)
+            response = attrs.evolve(response, block=response.block + field, clean=False)
+        super()._answer(response, buffer, end)
+
     def session_ended(self, reason: EndReason, detail: str | None) -> None:
         """See `ILeaseHolder`."""
         self._token = None
         super().session_ended(reason, detail)
+
+    def _break_off(self, reason: str) -> None:
+        # The sandbox has died, as good as always, and its session is about to end for that: not for ours.
+        token, self._token = self._token, None
+        super()._break_off(reason)
+        self._token = token
+        self.front.context.reactor.callLater(DEATH_KNOWN_WITHIN, self._end_session)
 
     def _release(self) -> None:
         super()._release()
@@ -112,4 +131,5 @@ class FreshCall(Exchange):
         except errors.Refusal:
             return  # it is over already; else its idle clock ends it
         if isinstance(done, Deferred):
+            done.addErrback(lambda failure: failure.trap(errors.Refusal))
             done.addErrback(lambda failure: self.log.failure("the session of a call could not be ended", failure))

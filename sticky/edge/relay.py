@@ -181,7 +181,7 @@ class Exchange(Asking):
         if self.stage is _ANSWERING:
             self._answer_ended(clean)
         elif self.stage is _ASKED and not (upstream is not None and self._ask_again(upstream)):
-            self.refuse(errors.BadGateway())
+            self._unanswered()
 
     def _answer_ended(self, clean: bool) -> None:
         delivery = self._delivery

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import socket
 import sys
 import threading
 from collections.abc import Sequence
@@ -35,15 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:
             print(f"sticky: preimport {name}: {type(error).__name__}: {error}", file=sys.stderr)
             return 1
-    run(options.socket, snapshot=False)
+    run(serving.listen(options.socket), snapshot=False)
     return 0
 
 
-def run(path: str, *, snapshot: bool) -> None:
-    """Open the door and run calls for ever, on this thread."""
+def run(door: socket.socket, *, snapshot: bool) -> None:
+    """Take calls at this door for ever, and run them on this thread."""
     log = os.dup(2)
     interpreter = Interpreter(log, snapshot)
-    door = serving.listen(path)
     threading.Thread(target=serving.serve, args=(door, interpreter), daemon=True).start()
     interpreter.run_for_ever()
 

@@ -1,8 +1,8 @@
 """A process that has imported what sandboxes need, and forks each that is asked for. Runs beside the daemon, without a call.
 
-Descriptor 0 is a socket of whole messages (SOCK_SEQPACKET): JSON that asks for a sandbox, with its log as a descriptor; the
-pid comes back, and later how it ended. Before a fork nothing may run but this thread, and no connection may be open: what a
-preimport left behind is said, and then no sandbox is forked.
+Descriptor 0 is a socket of whole messages (SOCK_SEQPACKET): JSON that asks for a sandbox, with three descriptors: its log, a
+pipe that says when it may begin, and its listening socket. The pid comes back, and later how it ended. Before a fork nothing may
+run but this thread, and no connection may be open: what a preimport left behind is said, and then no sandbox is forked.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def serve(control: socket.socket) -> NoReturn:
             os.read(reader, 4096)
             _reap(control)
         if control.fileno() in ready:
-            message, descriptors, _, _ = socket.recv_fds(control, _LONGEST, 1)
+            message, descriptors, _, _ = socket.recv_fds(control, _LONGEST, 3)
             if not message:
                 os._exit(0)
             asked = json.loads(message)
@@ -94,8 +94,9 @@ def serve(control: socket.socket) -> NoReturn:
                 control.close()
                 os.close(reader)
                 os.close(writer)
-                _become(asked, descriptors[0], mark)
-            os.close(descriptors[0])
+                _become(asked, mark, *descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
             control.send(json.dumps({"pid": pid}).encode())
 
 
@@ -112,8 +113,8 @@ def _reap(control: socket.socket) -> None:
         control.send(json.dumps(said).encode())
 
 
-def _become(asked: dict[str, Any], log: int, mark: int) -> NoReturn:
-    """In the child: a sandbox, for ever."""
+def _become(asked: dict[str, Any], mark: int, log: int, gate: int, door: int) -> NoReturn:
+    """In the child: a sandbox, for ever; nothing where the daemon has given up waiting for it."""
     try:
         os.setsid()
         if asked["dies_with_us"]:
@@ -125,7 +126,7 @@ def _become(asked: dict[str, Any], log: int, mark: int) -> NoReturn:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for ours, theirs in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(ours, theirs)
-        os.closerange(3, 256)
+        _close_all_but(0, 1, 2, gate, door)
         for entrance in asked["cgroups"]:
             with open(entrance, "w") as procs:
                 procs.write("0")
@@ -142,12 +143,25 @@ def _become(asked: dict[str, Any], log: int, mark: int) -> NoReturn:
             sys.modules["numpy"].random.seed()
         from sticky.sandbox.__main__ import run
 
-        run(asked["socket"], snapshot=True)
+        if not os.read(gate, 1):
+            os._exit(0)
+        os.close(gate)
+        run(socket.socket(fileno=door), snapshot=True)
     except BaseException:
         import traceback
 
         traceback.print_exc()
     os._exit(127)
+
+
+def _close_all_but(*kept: int) -> None:
+    """What a preimport has left open is not for sandboxes: they would share its position."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the descriptor of the listing itself
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ seconds to give in; only then the process ends, and the session with it. Where a
 from __future__ import annotations
 
 import asyncio
-import faulthandler
+import errno
 import inspect
 import json
 import os
@@ -25,16 +25,18 @@ from typing import Any, NoReturn
 
 import attrs
 
+from sticky.sandbox.endings import DEAF, TIMED_OUT, WOULD_NOT_STOP
 from sticky.sandbox.frames import LARGEST, Kind, document, frame, pieces
 from sticky.sandbox.namespace import Namespaces
 from sticky.sandbox.needs import Refused, check_packages, limit_memory
 from sticky.sandbox.output import Printed, stream
+from sticky.sandbox.watchdog import Watchdog
 
 GRACE = 5.0  #: seconds between an interrupt and the end of the process
 REMEMBERED = 64  #: finished calls whose answers are kept for a repeated request id
 REMEMBERED_BYTES = 1 << 20  #: an answer longer than this is not kept
 LONGEST_TEXT = 100_000  #: characters of an error's message and traceback
-TIMED_OUT, WOULD_NOT_STOP = 75, 76  #: exit statuses
+_OURS_IS_GONE = (errno.EBADF, errno.ENOTSOCK)  # of a descriptor that a function has closed
 
 
 class Interrupted(KeyboardInterrupt):
@@ -63,7 +65,9 @@ class Call:
         if not self.gone:
             try:
                 self.send(data)
-            except OSError:
+            except OSError as error:
+                if error.errno in _OURS_IS_GONE:
+                    os._exit(DEAF)  # the client would wait for ever: its connection is open, and nobody can write to it
                 self.gone = True
 
 
@@ -78,6 +82,7 @@ class Interpreter:
         self._running: Call | None = None
         self._lock = threading.Lock()
         self._main = threading.get_ident()
+        self._watchdog = Watchdog(log)
         self._answers: OrderedDict[str, list[bytes] | None] = OrderedDict()
         self._printed = {Kind.STDOUT: Printed(log), Kind.STDERR: Printed(log)}
 
@@ -142,14 +147,13 @@ class Interpreter:
             watch = threading.Timer(call.timeout, self.interrupt, (call, "timeout"))
             watch.daemon = True
             watch.start()
-            # In C, without the interpreter's lock: for a function that never gives it back.
-            faulthandler.dump_traceback_later(call.timeout + GRACE + 1, exit=True, file=self._log)
+            self._watchdog.arm(call.timeout + GRACE + 1)
         answer = self._answer(call)
         with self._lock:
             self._running = None
         if watch is not None:
             watch.cancel()
-            faulthandler.cancel_dump_traceback_later()
+            self._watchdog.disarm()
         for data in answer:
             call.tell(data)
         if call.cut == "timeout":

@@ -6,13 +6,16 @@ A connection that ends while its call runs means that the client left, and inter
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+from sticky.sandbox.endings import DEAF
 from sticky.sandbox.frames import (
     CONTENT_TYPE,
     Assembly,
@@ -28,6 +31,9 @@ from sticky.sandbox.interpreter import Call, Interpreter
 
 ALIVE_EVERY = 10.0  #: seconds between two signs of life while a call runs
 _LONGEST_LINE = 1 << 16
+#: What keeps the door from taking a connection for a while: a function has opened all the files that there may be, or the like.
+_PASSING = (errno.ECONNABORTED, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE = 0.1  # seconds before it is tried again
 _HEAD = f"HTTP/1.1 200 OK\r\ncontent-type: {CONTENT_TYPE}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
 
 
@@ -44,9 +50,15 @@ def listen(path: str) -> socket.socket:
 
 
 def serve(door: socket.socket, interpreter: Interpreter) -> None:
-    """Take connections for ever, on a thread of its own."""
+    """Take connections for ever, on a thread of its own. Where the door itself is gone the process ends: nobody could call it."""
     while True:
-        connection, _ = door.accept()
+        try:
+            connection, _ = door.accept()
+        except OSError as error:
+            if error.errno in _PASSING:
+                time.sleep(_PAUSE)
+                continue
+            os._exit(DEAF)
         threading.Thread(target=_Connection(connection, interpreter).run, daemon=True).start()
 
 

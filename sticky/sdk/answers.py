@@ -85,6 +85,12 @@ def without(reply: Reply, secrets: Sequence[str]) -> Reply:
     return Reply(reply.status, body)
 
 
+def detail_of(reply: Reply) -> str | None:
+    """Of an ended session's refusal: how its container was lost."""
+    detail = reply.fields.get("detail")
+    return detail if isinstance(detail, str) else None
+
+
 def strange(url: str) -> Error:
     """An answer that no Sticky gives."""
     return ExecutionError(f"{url} gave no answer to this call: is this URL that of a Sticky Server?")
@@ -96,7 +102,7 @@ def refused(url: str, reply: Reply, doing: str, *, by_session: bool = False) -> 
     what = f"cannot {doing}: {url} answered {reply.status}{f' {code}' if code else ''}{f' ({text})' if text else ''}"
     match reply.status:
         case 401 if by_session and code in REASONS:
-            return SessionEndedError(f"{what}. Start another session.", code)
+            return SessionEndedError(f"{what}. Start another session.", code, detail_of(reply))
         case 401 | 403 if by_session:
             return AuthError(f"{what}. Use the token that sessions.start() gave, on the Server that it was started on.")
         case 401 | 403:
@@ -108,7 +114,8 @@ def refused(url: str, reply: Reply, doing: str, *, by_session: bool = False) -> 
         case 410:
             reason = reply.fields.get("reason")
             todo = "sessions.release() the name to begin anew" if code == "session_expired" else "Start another session"
-            return SessionEndedError(f"{what}. {todo}.", reason if isinstance(reason, str) else code or "ended")
+            why = reason if isinstance(reason, str) else code or "ended"
+            return SessionEndedError(f"{what}. {todo}.", why, detail_of(reply))
         case 429:
             return ExecutionError(f"{what}. Wait before the next try.")
         case status if 400 <= status < 500:

@@ -45,9 +45,11 @@ class NotFoundError(Error):
 class SessionEndedError(Error):
     """The session is over and never comes back: start another one."""
 
-    def __init__(self, message: str, reason: str) -> None:
+    def __init__(self, message: str, reason: str, detail: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason  #: a name from semantics.md: "idle_timeout", "terminated", "container_lost", ...
+        #: how the container was lost: "exited", "killed", "out_of_memory", "call_timeout", ...; None for other reasons
+        self.detail = detail
 
 
 class QueueTimeout(Error):

@@ -93,3 +93,14 @@ class ExpiredTests(SynchronousTestCase):
     def test_so_does_an_event_stream(self) -> None:
         said = bodies.failed(errors.SessionExpired("container_lost", "killed"))
         self.assertEqual((said["error"], said["reason"], said["status"]), ("session_expired", "container_lost", 410))
+        self.assertEqual(said["detail"], "killed")
+
+    def test_the_detail_of_an_end_goes_along_and_is_left_out_where_there_is_none(self) -> None:
+        for lost in (
+            errors.SessionEnded("container_lost", "out_of_memory"),
+            errors.SessionExpired("x", "out_of_memory"),
+        ):
+            self.assertEqual(body(refusal(lost))["detail"], "out_of_memory")
+            self.assertEqual(bodies.failed(lost)["detail"], "out_of_memory")
+        for other in (errors.SessionEnded("idle_timeout"), errors.SessionExpired("idle_timeout"), errors.BadGateway()):
+            self.assertNotIn("detail", body(refusal(other)))

@@ -6,9 +6,8 @@ stopped when. What must be true after a step is in `tests.core.audit`.
 
 from __future__ import annotations
 
-from collections import Counter
 from math import ceil
-from typing import Any, get_args
+from typing import get_args
 
 from sticky import errors
 from sticky.core.container import ContainerState
@@ -26,7 +25,6 @@ from sticky.core.effects import (
 )
 from sticky.core.events import (
     ContainerExited,
-    ContainerStopRequested,
     ContainerUnhealthy,
     Deployed,
     Event,
@@ -35,48 +33,30 @@ from sticky.core.events import (
     StopRequested,
     TimePassed,
 )
-from sticky.core.fleet import TOKEN_LEEWAY
 from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated, ContainerMoved, Record, SessionCreated, SessionDrains
-from sticky.core.values import ContainerId, DeploymentId, EndReason, Placement, Policy, SessionId, WaiterId
+from sticky.core.values import ContainerId, EndReason, Placement, Policy, SessionId, WaiterId
+from tests.core.container_books import ContainerBooks
 from tests.core.entries import FOREVER, OPEN, Ask, Bound, Box, Stay
-from tests.core.turn_books import TurnBooks
 
 
-class Books(TurnBooks):
+class Books(ContainerBooks):
     """Enter events with `event`, effects with `enter`. `prompt`: mail is delivered within the step."""
 
     def __init__(self, policy: Policy, jitter: float, prompt: bool) -> None:
-        super().__init__()
-        self.policy = policy
-        self.jitter = jitter
+        super().__init__(policy, jitter)
         self.prompt = prompt
-        self.now = 100.0
-        self.newest = DeploymentId("d1")
         self.stopping = False
-        self.seen: Counter[str] = Counter()
         self.memory = Memory()
         self.homes: dict[SessionId, ContainerId] = {}
         self.granted: set[SessionId] = set()  #: those that somebody may have a token for
-        self.boxes: dict[ContainerId, Box] = {}
-        self.tokens_end: dict[ContainerId, float] = {}
         self.asks: list[Ask] = []
         self.placed: dict[SessionId, int] = {}  #: ranks of asks that a ledger is asked to take (slow mail only)
         self.bound: dict[tuple[str, str], Bound] = {}
         self.expected: dict[WaiterId, type[errors.Refusal] | Bound] = {}
         self.answered: set[WaiterId] = set()
-        self.failures = 0
-        self.failed_by = ""
-        self.next_attempt = 0.0
-        self.refused = False
         self.short_since = FOREVER
         self.ranks = 0
-        self.spawned: list[Box] = []
-        self.closed: list[tuple[Box, float]] = []  #: by scaling in this step, and since when they had been empty
-        self.excess = (
-            FOREVER  #: containers beyond the maximum that are there since it was lowered, or an earlier one came back
-        )
-        self._births = 0
 
     # --- what is asked for
 
@@ -93,13 +73,6 @@ class Books(TurnBooks):
                 self.limit_containers()
             case StopRequested():
                 self.stopping = True
-
-    def limit_containers(self) -> None:
-        """The newest deployment's containers have the policy's limits; what is beyond them may stay until it ends."""
-        for box in self.ours():
-            box.limit = self.policy.max_concurrency
-            box.excess = max(0, self.load(box) - box.limit)
-        self.excess = FOREVER
 
     def start(self, event: StartRequested, holds: int) -> None:
         """A client asks. `holds`: sessions of its caller, as far as admission can know."""
@@ -189,14 +162,6 @@ class Books(TurnBooks):
         """Whether the ended sessions of this container must be remembered."""
         return self.tokens_end[container] > self.now
 
-    def hopeless(self) -> bool:
-        """Whether starts fail fast."""
-        return self.failures >= 3 and not any(box.state is ContainerState.READY for box in self.ours())
-
-    def ours(self) -> list[Box]:
-        """Containers of the newest deployment."""
-        return [box for box in self.boxes.values() if box.deployment == self.newest]
-
     def need(self) -> float:
         """The longest idle timeout that open containers must be able to take."""
         return max((ask.idle_timeout for ask in self.waiting()), default=self.policy.idle_timeout)
@@ -204,10 +169,6 @@ class Books(TurnBooks):
     def open(self) -> list[Box]:
         """The open containers of semantics.md (Scaling)."""
         return [box for box in self.ours() if box.state in OPEN and box.fits(self.now, self.need())]
-
-    def load(self, box: Box) -> int:
-        """Its sessions, and requests that belong to none."""
-        return box.requests + sum(stay.container == box.id for stay in self.stays.values())
 
     def wanted(self, refused: bool) -> int:
         """How many containers should be open."""
@@ -402,107 +363,3 @@ class Books(TurnBooks):
             assert stay.last + stay.idle_timeout <= self.now, "expired early"
         else:
             assert died and effect.reason is EndReason.CONTAINER_LOST, "ended without a cause"
-
-    def _requests_cut(self, effect: CutRequests) -> None:
-        box = self.boxes[effect.container]
-        died = self._causes(ContainerExited, box) or self._causes(ContainerUnhealthy, box)
-        assert died or box.state is ContainerState.STOPPING
-        assert not box.requests or died or box.drained_by <= self.now, "requests were cut before their time"
-        self.seen["cut requests in flight"] += box.requests > 0
-        box.requests = 0
-
-    def _born(self, effect: ContainerCreated) -> None:
-        assert effect.deployment == self.newest and effect.born == self.now
-        starting = [box for box in self.ours() if box.state is ContainerState.STARTING]
-        if self.failures:
-            assert self.now >= self.next_attempt and not starting, "started while backing off"
-            self.seen["tried again"] += 1
-        self._births += 1
-        box = Box(
-            effect.container,
-            self._births,
-            effect.deployment,
-            self.now,
-            effect.max_age,
-            self.policy.max_concurrency,
-            self.policy.startup_timeout,
-            self.now,
-        )
-        self.boxes[box.id] = box
-        self.tokens_end[box.id] = box.born + box.max_age + TOKEN_LEEWAY
-        self.spawned.append(box)
-
-    def _moved(self, effect: ContainerMoved) -> None:
-        box = self.boxes[effect.container]
-        live = [stay for stay in self.stays.values() if stay.container == box.id]
-        match box.state, effect.state:
-            case ContainerState.STARTING, ContainerState.READY:
-                self.refused = False
-            case ContainerState.READY, ContainerState.DRAINING:
-                self._drained(box, effect, live)
-            case ContainerState.STARTING, ContainerState.STOPPING:
-                late = box.since + box.startup_timeout <= self.now
-                asked = isinstance(self.cause, StopRequested) or self._causes(ContainerStopRequested, box)
-                assert late or asked or box.deployment != self.newest
-                box.was_late = late
-                if late:
-                    self._failed("startup_timeout")
-            case ContainerState.READY, ContainerState.STOPPING if self._causes(ContainerUnhealthy, box):
-                assert not live, "a session outlived its container's health"
-                self._doubt(box, "unhealthy")
-            case ContainerState.READY, ContainerState.STOPPING:
-                # Invariant 6: only scaling does this, and never to one that has a session.
-                assert not live and not box.requests, "scaling stopped a container with a session"
-                self.closed.append((box, box.empty_since))
-                self.prove(box)
-            case ContainerState.DRAINING, ContainerState.STOPPING:
-                rest = live or box.requests
-                assert not rest or box.drained_by <= self.now, "its time to drain was cut short"
-            case before, ContainerState.GONE:
-                assert isinstance(self.cause, ContainerExited) and self.cause.container == box.id
-                assert not live, "a session outlived its container"
-                if before is ContainerState.STARTING:
-                    self._failed(self.cause.detail)
-                if before is ContainerState.READY:
-                    self._doubt(box, self.cause.detail)
-                del self.boxes[box.id]
-            case _:
-                raise AssertionError(f"{box.state} became {effect.state}")
-        box.state, box.since = effect.state, self.now
-
-    def _drained(self, box: Box, effect: ContainerMoved, live: list[Stay]) -> None:
-        reasons: dict[type[Any], EndReason] = {
-            StopRequested: EndReason.SERVER_STOPPED,
-            Deployed: EndReason.DEPLOYMENT_ENDED,
-            ContainerStopRequested: EndReason.SERVER_STOPPED,
-        }
-        too_old = box.born + box.max_age <= self.now
-        assert effect.reason is (EndReason.CONTAINER_MAX_AGE if too_old else reasons[type(self.cause)])
-        if isinstance(self.cause, Deployed) and not too_old:
-            assert self.cause.recreate and box.deployment != self.newest
-        self.prove(box)
-        box.drained_by = self.now + self.policy.exit_grace_period
-        for stay in live:
-            stay.drains = stay.drains or effect.reason
-
-    def _causes(self, kind: type[Any], box: Box) -> bool:
-        """Whether this is what was told to the fleet, of this container."""
-        return isinstance(self.cause, kind) and getattr(self.cause, "container", None) == box.id
-
-    def prove(self, box: Box) -> None:
-        """Its start has succeeded: back-off is over, if it was for the like of it."""
-        if not box.proven and box.deployment == self.newest:
-            self.seen["proved in the end"] += self.failures > 0
-            self.failures, self.next_attempt = 0, 0.0
-        box.proven = True
-
-    def _doubt(self, box: Box, cause: str) -> None:
-        if not box.proven and box.deployment == self.newest:
-            self.seen["died young"] += 1
-            self._failed(cause)
-        box.proven = True
-
-    def _failed(self, cause: str) -> None:
-        self.failures += 1
-        self.failed_by = cause
-        self.next_attempt = self.now + min(2.0 ** (self.failures - 1), 60.0) * (0.5 + self.jitter)

@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from sticky.core.container import ContainerState
 from sticky.core.effects import Admit, TerminateContainer
 from sticky.core.events import Closed
-from sticky.core.values import Caller, ContainerId, SessionId
+from sticky.core.values import Caller, ContainerId, EndReason, SessionId
 from tests.core.stage import Stage
 
 
@@ -45,6 +45,20 @@ class SingleUseTests(SynchronousTestCase):
         self.stage.start()
         self.stage.wait(20.0)
         self.assertEqual(self.stage.in_state(ContainerState.STOPPING), ["ct-1"])
+
+    def test_a_death_by_a_sessions_own_code_is_no_failed_start(self) -> None:
+        for number in range(1, 5):
+            self.assertIsNone(self.stage.refusal_of(self.stage.start()))
+            self.stage.exit(f"ct-{number}")
+            self.assertEqual(self.stage.end_of(f"sd-{number}"), (EndReason.CONTAINER_LOST, "exited"))
+            self.stage.ready()
+        self.assertEqual(self.stage.in_state(ContainerState.READY), ["ct-5"])
+
+    def test_the_death_of_one_that_nobody_has_used_is(self) -> None:
+        self.stage.exit("ct-1")
+        self.assertEqual(self.stage.spawned(), 1)
+        self.stage.wait(1.6)
+        self.assertEqual(self.stage.spawned(), 2)
 
     def test_after_a_restart_an_empty_one_is_taken_for_used(self) -> None:
         after = Stage(after=self.stage, single_use=True, max_concurrency=1, max_containers=2, idle_timeout=20.0)

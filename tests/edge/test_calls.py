@@ -8,6 +8,8 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors
+from sticky.core.values import EndReason
+from sticky.edge.asking import DEATH_KNOWN_WITHIN
 from sticky.edge.site import Site
 from sticky.isticky import Answer
 from tests.fakes.edge import ANSWER, FakeEdge, get
@@ -99,6 +101,56 @@ class CallTests(SynchronousTestCase):
         self.client.receive(call())
         self.client.drain()
         self.assertIn(b" 401 ", self.client.taken)
+
+    def begun(self) -> FakeTransport:
+        """A call without a session whose answer has begun; its container."""
+        waiting = self.edge.control.wait()
+        self.client.receive(call())
+        waiting.callback(STARTED)
+        self.edge.control.answer_with = Answer(200)
+        container = self.edge.container()
+        container.drain()
+        container.receive(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\no\r\n")
+        self.client.drain()
+        return container
+
+    def test_an_answer_that_begins_says_whose_end_to_ask_for_should_it_break_off(self) -> None:
+        self.begun()
+        self.assertIn(b"\r\nx-modal-server-session-token: " + TOKEN + b"\r\n", self.client.taken)
+
+    def test_a_session_whose_answer_breaks_off_may_end_for_its_own_reason_before_it_is_ended(self) -> None:
+        self.begun().receive_fin()
+        self.client.drain()
+        self.assertEqual(self.edge.routing.held, set())
+        self.assertEqual(self.paths(), [b"/_modal/sessions/start"])
+        self.edge.reactor.advance(DEATH_KNOWN_WITHIN)
+        self.assertEqual(self.paths(), [b"/_modal/sessions/start", b"/_modal/sessions/terminate"])
+
+    def test_a_sandbox_that_dies_before_its_answer_is_told_as_the_sessions_end(self) -> None:
+        self.client.receive(get(PATH, b"Content-Length: 6\r\n", b"POST") + b"frames")
+        container = self.edge.container()
+        container.drain()
+        container.receive_fin()
+        self.client.drain()
+        self.assertEqual(self.client.taken, b"", "why is about to be known")
+        (lease,) = self.edge.routing.held
+        self.edge.routing.held.discard(lease)
+        lease.holder.session_ended(EndReason.CONTAINER_LOST, "out_of_memory")
+        self.client.drain()
+        head, _, body = self.client.taken.partition(b"\r\n\r\n")
+        self.assertTrue(head.startswith(b"HTTP/1.1 410 "))
+        self.assertEqual(json.loads(body)["detail"], "out_of_memory")
+
+    def test_one_that_only_closes_its_connection_is_a_bad_gateway_a_little_later(self) -> None:
+        self.client.receive(get(PATH, b"Content-Length: 6\r\n", b"POST") + b"frames")
+        container = self.edge.container()
+        container.drain()
+        container.receive_fin()
+        for _ in range(11):
+            self.edge.reactor.advance(DEATH_KNOWN_WITHIN / 10)
+        self.client.drain()
+        self.assertTrue(self.client.taken.startswith(b"HTTP/1.1 502 "), self.client.taken)
+        self.assertEqual(self.edge.routing.held, set())
 
     def test_other_methods_are_refused(self) -> None:
         self.client.receive(get(PATH))

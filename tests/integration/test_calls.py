@@ -281,6 +281,23 @@ class SessionTests(CallsCase):
         asyncio.run(cancelled())
         self.assertEqual(pid.bind(session)(), before)
 
+    def test_rule_11_calls_of_many_sessions_from_one_asyncio_program_do_not_wait_for_each_other(self) -> None:
+        """More than the threads of asyncio's own pool, which the calls that wait would fill."""
+        gate, many = str(self.folder / "gate"), 40
+        first, other = sticky.Session(), sticky.Session()
+        pid.bind(first)()
+
+        async def together() -> list[object]:
+            waiting = [asyncio.ensure_future(wait_for.bind(first).aio(gate)) for _ in range(many)]
+            try:
+                self.assertEqual(await load.bind(other).aio(5), 5)
+                self.assertFalse(any(call.done() for call in waiting))
+            finally:
+                open(gate, "w").close()
+            return list(await asyncio.gather(*waiting))
+
+        self.assertEqual(asyncio.run(together()), ["waited"] * many)
+
     def test_rule_16_a_crash_of_the_daemon_keeps_sandboxes_and_expired_names(self) -> None:
         kept, lost = sticky.Session("kept"), sticky.Session("lost")
         load.bind(kept)(10)

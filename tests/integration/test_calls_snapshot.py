@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
 
 import sticky
 from sticky import exception
@@ -35,6 +41,25 @@ def chance() -> float:
 @sticky.remote
 def die() -> None:
     os._exit(3)
+
+
+@sticky.remote
+def open_files() -> dict[str, str]:
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            pass  # the listing's own
+    return found
+
+
+def parent(pid: int) -> int:
+    """The process that started this one; 0 where it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def forks(pid: int) -> bool:
@@ -106,6 +131,34 @@ class SnapshotTests(CallsCase):
             return False
         return False
 
+    def test_it_is_there_before_the_first_call_and_again_when_it_died_without_one(self) -> None:
+        first = self.some_fork_server()
+        os.kill(first, signal.SIGKILL)
+        until("there is another one", lambda: self.fork_server() not in (None, first))
+
+    def some_fork_server(self) -> int:
+        """Once there is one."""
+        found = until("there is one", self.fork_server)
+        assert found is not None
+        return found
+
+    def fork_server(self) -> int | None:
+        """The daemon's, none of its children."""
+        found = [pid for pid in self.children() if forks(pid) and parent(pid) == self.daemon.pid]
+        return found[0] if found else None
+
+    def test_a_deployment_with_other_imports_has_another_one_and_a_removed_server_none(self) -> None:
+        first = self.some_fork_server()
+        config = self.folder / "sticky.toml"
+        config.write_text(config.read_text().replace('"decimal"', '"fractions"'))
+        os.kill(self.daemon.pid, signal.SIGHUP)
+        second = until("there is another one", lambda: self.fork_server() not in (None, first))
+        self.assertTrue(second)
+        until("the first has ended", lambda: not os.path.exists(f"/proc/{first}"))
+        config.write_text('[servers.other]\ncommand = ["sleep", "1000"]\n')
+        os.kill(self.daemon.pid, signal.SIGHUP)
+        until("there is none", lambda: self.fork_server() is None)
+
     def test_a_crash_of_the_daemon_keeps_a_forked_sandbox(self) -> None:
         session = self.forked()
         before = facts.bind(session)()
@@ -119,15 +172,78 @@ class SnapshotTests(CallsCase):
         until("it ends with its session", lambda: not os.path.exists(f"/proc/{before[0]}"))
 
 
-class UnfitTests(CallsCase):
-    def test_what_cannot_be_forked_says_why_and_calls_run_all_the_same(self) -> None:
+class PreimportTests(CallsCase):
+    """What modules that are imported before a fork may leave behind."""
+
+    def serve_with(self, name: str, source: str) -> None:
+        """Sandboxes from a snapshot that has imported this."""
         folder = Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, folder)
-        module = folder / "busy_module.py"
-        module.write_text(
-            "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
-        )
-        self.serve_calls('preimport = ["busy_module"]', env=f'{{ PYTHONPATH = "{folder}" }}')
+        (folder / f"{name}.py").write_text(source)
+        self.serve_calls(f'preimport = ["{name}"]', env=f'{{ PYTHONPATH = "{folder}" }}')
+
+    def test_what_cannot_be_forked_says_why_and_calls_run_all_the_same(self) -> None:
+        busy = "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+        self.serve_with("busy_module", busy)
+        until("the log says why", lambda: "has started threads" in self.daemon.output())
         with sticky.Session() as session:
             self.assertFalse(forks(facts.bind(session)()[1]))
-        until("the log says why", lambda: "has started threads" in self.daemon.output())
+
+    def test_a_file_that_is_open_is_closed_in_sandboxes_whatever_its_number(self) -> None:
+        left = "import os\nleft = open(__file__)\nfor number in (100, 300, 900):\n    os.dup2(left.fileno(), number)\n"
+        self.serve_with("leaving_module", left)
+        until("a sandbox is forked", lambda: forks(facts()[1]))
+        self.assertEqual([name for name in open_files().values() if name.endswith("leaving_module.py")], [])
+
+
+class ForkServerTests(SynchronousTestCase):
+    """A fork server by itself, asked as the daemon asks."""
+
+    def setUp(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(self.ours.close)
+        self.ours.settimeout(60)
+        with theirs, open(self.folder / "log", "wb") as self.log:
+            command = [sys.executable, "-m", "sticky.sandbox.forkserver"]
+            env = {**os.environ, "STICKY_CONTAINER_ID": "ct-0000"}
+            process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=self.log, stderr=self.log, env=env)
+        self.addCleanup(process.wait, 60)
+        self.addCleanup(self.ours.close)  # that is how it hears that the daemon is gone
+        self.assertEqual(self.said(), {"warm": True})
+
+    def said(self) -> Any:
+        return json.loads(self.ours.recv(1 << 17))
+
+    def fork(self, name: str, word: bytes) -> int:
+        """A sandbox whose door is the socket of this name; the word is what the daemon says to it before it turns away."""
+        asked = {"env": {**os.environ, "STICKY_CONTAINER_ID": "ct-1111"}, "directory": str(self.folder)}
+        gate, ours = os.pipe()
+        with (
+            open(self.folder / "log", "ab") as log,
+            open(gate, "rb", 0),
+            open(ours, "wb", 0) as tell,
+            socket.socket(socket.AF_UNIX) as door,
+        ):
+            door.bind(str(self.folder / name))
+            door.listen()
+            message = json.dumps({**asked, "dies_with_us": True, "cgroups": [], "rlimits": {}}).encode()
+            socket.send_fds(self.ours, [message], [log.fileno(), gate, door.fileno()])
+            pid = int(self.said()["pid"])
+            tell.write(word)
+        return pid
+
+    def test_who_is_forked_and_not_waited_for_any_more_ends_before_it_is_a_sandbox(self) -> None:
+        pid = self.fork("late", b"")
+        self.assertEqual(self.said(), {"exited": pid, "status": 0, "signal": None})
+
+    def test_who_is_waited_for_takes_what_has_come_to_its_door_before_it_was_there(self) -> None:
+        pid = self.fork("wanted", b"g")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(60)
+            client.connect(str(self.folder / "wanted"))
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            self.assertTrue(client.recv(100).startswith(b"HTTP/1.1 404 "))
+        os.kill(pid, signal.SIGTERM)
+        self.assertEqual(self.said(), {"exited": pid, "status": None, "signal": int(signal.SIGTERM)})

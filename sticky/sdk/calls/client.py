@@ -26,6 +26,7 @@ from sticky.sandbox.frames import (
     read_document,
     read_frame,
 )
+from sticky.sdk.daemon import Place
 from sticky.sdk.exception import ConnectionError, ExecutionError, InvalidError
 from sticky.sdk.steps import Reply, dialled
 
@@ -56,15 +57,19 @@ class Outcome:
 
 
 class Broken(Exception):
-    """The answer broke off: the sandbox may have died, or the network."""
+    """The answer broke off: the sandbox may have died, or the network. `token`: of the call's own session, if it had begun."""
+
+    def __init__(self, reason: str, token: str | None = None) -> None:
+        super().__init__(reason)
+        self.token = token
 
 
 class CallConnection:
     """A connection to one Server. Not for two threads at once; `cut` may come from another."""
 
-    def __init__(self, url: str, path: str) -> None:
-        self.url = url
-        self._path = path
+    def __init__(self, place: Place) -> None:
+        self.url = place.url
+        self._names = place.names
         self._connection: http.client.HTTPConnection | None = None
 
     def call(
@@ -89,7 +94,7 @@ class CallConnection:
             return _heard(response, print_to)
         except (OSError, http.client.HTTPException, TornFrame, ValueError) as error:
             self.close()
-            raise Broken(_reason(error)) from None
+            raise Broken(_reason(error), response.getheader(self._names.session_token)) from None
 
     def cut(self) -> None:
         """End the call that is under way: its sandbox is told by the connection's end."""
@@ -116,7 +121,7 @@ class CallConnection:
         sizes = {"function": len(prepared.function), "arguments": len(prepared.arguments)}
         first = document(Kind.CALL, {"sizes": sizes, **prepared.said})
         length = len(first) + _framed(prepared.function) + _framed(prepared.arguments)
-        connection.putrequest("POST", self._path, skip_accept_encoding=True)
+        connection.putrequest("POST", self._names.calls_path, skip_accept_encoding=True)
         for name, value in {**headers, "content-type": CONTENT_TYPE, "content-length": str(length)}.items():
             connection.putheader(name, value)
         if length < 1 << 16:

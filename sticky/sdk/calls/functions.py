@@ -6,10 +6,12 @@ Must not know how bytes travel (`client`) nor what of a function goes along (`ca
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import re
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -20,8 +22,9 @@ from sticky.sandbox.frames import Kind
 from sticky.sdk import arguments, limits
 from sticky.sdk.calls.capture import packed_arguments, packed_function
 from sticky.sdk.calls.client import Broken, CallConnection, Prepared
-from sticky.sdk.calls.outcomes import broken, expired, refused, value_of
+from sticky.sdk.calls.outcomes import Sent, broken, expired, refused, value_of
 from sticky.sdk.calls.sandboxes import check_name, named, place_of
+from sticky.sdk.daemon import Place
 from sticky.sdk.exception import (
     InvalidError,
     NotFoundError,
@@ -80,7 +83,7 @@ class Session:
         self.server = server
         self._lock = threading.Lock()
         self._token: str | None = None
-        self._ended: str | None = None
+        self._ended: tuple[str, str | None] | None = None  # reason and detail
         self._idle: list[CallConnection] = []
 
     def __enter__(self) -> Session:
@@ -114,23 +117,24 @@ class Session:
         """The session's token; the first call starts it. Raises `SessionExpiredError`, `ResourceExhaustedError`."""
         with self._lock:
             if self._ended is not None:
-                raise expired(self._ended)
+                raise expired(*self._ended)
             if self._token is None:
                 try:
                     self._token = named(self.server).open(self.name)
                 except SessionEndedError as error:
-                    self._ended = error.reason
-                    raise expired(error.reason) from None
+                    self._ended = error.reason, error.detail
+                    raise expired(*self._ended) from None
             return self._token
 
-    def expire(self, reason: str) -> None:
-        """It is over, as a call has found out."""
+    def expire(self, token: str | None, reason: str, detail: str | None) -> None:
+        """The one with this token is over, as a call has found out. A no-op if that was released meanwhile."""
         with self._lock:
-            self._ended = reason
+            if token == self._token:
+                self._ended = reason, detail
 
-    def _borrow(self, url: str, path: str) -> CallConnection:
+    def _borrow(self, place: Place) -> CallConnection:
         with self._lock:
-            return self._idle.pop() if self._idle else CallConnection(url, path)
+            return self._idle.pop() if self._idle else CallConnection(place)
 
     def _give_back(self, connection: CallConnection) -> None:
         with self._lock:
@@ -267,15 +271,23 @@ def _bytes(memory: str | None) -> int | None:
 async def _call_async(
     function: Callable[..., Any], options: Options, session: Session | None, args: Any, kwargs: Any
 ) -> Any:
+    """On a thread of its own: in a pool's, calls of many sessions would wait for each other, and for others who use the pool."""
     connections: list[CallConnection] = []
-    loop = asyncio.get_running_loop()
-    call = loop.run_in_executor(None, lambda: _call(function, options, session, args, kwargs, connections.append))
+    call: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    call.set_running_or_notify_cancel()  # from here on a cancel is ours to carry out
+
+    def run() -> None:
+        try:
+            call.set_result(_call(function, options, session, args, kwargs, connections.append))
+        except BaseException as error:
+            call.set_exception(error)
+
+    threading.Thread(target=run, name="sticky-call", daemon=True).start()
     try:
-        return await asyncio.shield(call)
+        return await asyncio.shield(asyncio.wrap_future(call))
     except asyncio.CancelledError:
         for connection in connections:
             connection.cut()
-        call.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody asks for it any more
         raise
 
 
@@ -290,14 +302,17 @@ def _call(
     module = getattr(function, "__module__", None) or "__main__"
     said = {**options.said(), "request": uuid.uuid4().hex}
     prepared = Prepared(packed_function(function), packed_arguments(args, kwargs, module), said)
-    place = place_of((None if session is None else session.server) or options.server)
-    if session is None:
-        connection = CallConnection(place.url, place.names.calls_path)
-        headers = {} if place.bearer is None else {"authorization": f"Bearer {place.bearer}"}
+    server = (None if session is None else session.server) or options.server
+    place = place_of(server)
+    token = None if session is None else session.credential()
+    if token is not None:
+        headers = {place.names.authorization: f"Bearer {token}"}
     else:
-        headers = {place.names.authorization: f"Bearer {session.credential()}"}
-        connection = session._borrow(place.url, place.names.calls_path)
+        headers = {} if place.bearer is None else {"authorization": f"Bearer {place.bearer}"}
+    connection = CallConnection(place) if session is None else session._borrow(place)
+    sent = Sent(url=place.url, server=server, session=session, token=token)
     begun(connection)
+    since = time.monotonic()
     try:
         outcome = connection.call(prepared, headers, _print)
     except BaseException as error:
@@ -305,14 +320,15 @@ def _call(
         connection.close()
         if not isinstance(error, Broken):
             raise
-        broken(session, place.url, str(error))
+        broken(attrs.evolve(sent, token=token or error.token), str(error))
     if session is None:
         connection.close()
     else:
         session._give_back(connection)
     if isinstance(outcome, Reply):
-        refused(session, place.url, outcome)
-    return value_of(session, outcome, place.url)
+        overdue = options.timeout is not None and time.monotonic() - since >= options.timeout
+        refused(sent, outcome, overdue)
+    return value_of(sent, outcome)
 
 
 def _print(kind: Kind, data: bytes) -> None:
