@@ -7,7 +7,7 @@ everything here raises OSError: a process that cannot be looked at must not be t
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import attrs
 
@@ -54,8 +54,9 @@ class Census:
     processes: Mapping[int, Process]
 
     @classmethod
-    def take(cls) -> Census:
-        return cls({process.pid: process for process in _living()})
+    def take(cls, among: Collection[int] | None = None) -> Census:
+        """Of all, or of these. A look at all is dear: 20 ms on a busy machine."""
+        return cls({process.pid: process for process in _living(_pids() if among is None else among)})
 
     def led_by(self, leader: int) -> set[int]:
         """The members of the session and of the process group that bear the leader's number."""
@@ -96,9 +97,12 @@ def read(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _living() -> Iterator[Process]:
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            process = look(int(name))
-            if process is not None and process.state not in ("Z", "X"):
-                yield process
+def _pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _living(pids: Iterable[int]) -> Iterator[Process]:
+    for pid in pids:
+        process = look(pid)
+        if process is not None and process.state not in ("Z", "X"):
+            yield process

@@ -314,8 +314,10 @@ class Child:
 
     def _told(self) -> set[int]:
         """Those of the group that our SIGTERM has reached before the main process exited."""
+        if not self._asked or self.pid is None:
+            return set()
         try:
-            return set(group_members(self.pid)) if self._asked and self.pid is not None else set()
+            return group_members(self.pid, None if self.group is None else self.group.members())
         except OSError:
             return set()  # no descriptors left to look with
 

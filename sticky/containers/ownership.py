@@ -152,9 +152,9 @@ def _family(census: Census) -> set[int]:
     return {us} | census.ancestors(us) | census.descendants({us})
 
 
-def group_members(group: int) -> set[int]:
-    """The living processes of one process group."""
-    return {process.pid for process in Census.take().processes.values() if process.group == group}
+def group_members(group: int, among: Collection[int] | None = None) -> set[int]:
+    """The living processes of one process group. `among`: they all are among these, so that no others are looked at."""
+    return {process.pid for process in Census.take(among).processes.values() if process.group == group}
 
 
 def orphans(realm: str, known: Collection[ContainerId]) -> Mapping[ContainerId, set[int]]:

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.containers import ownership
 from sticky.containers.census import Census, Process, boot_id, look
-from sticky.containers.ownership import carriers, members, orphans, realm_of
+from sticky.containers.ownership import carriers, group_members, members, orphans, realm_of
 from sticky.core.values import ContainerId
 
 ONE, TWO = ContainerId("ct-1"), ContainerId("ct-2")
@@ -93,6 +93,13 @@ class CensusTests(SynchronousTestCase):
         self.assertEqual((process.parent, process.session), (os.getppid(), os.getsid(0)))
         self.assertEqual(Census.take().processes[US].started, process.started)
         self.assertTrue(boot_id())
+
+    def test_a_look_at_some_finds_those_of_them_that_live(self) -> None:
+        self.assertEqual(set(Census.take({US, 2**22 + 1}).processes), {US})
+        self.assertEqual(group_members(os.getpgrp(), {US, 2**22 + 1}), {US})
+        self.assertEqual(group_members(os.getpgrp(), ()), set())
+        self.assertEqual(group_members(2**22 + 1, {US}), set())
+        self.assertIn(US, group_members(os.getpgrp()))
 
     def test_who_is_not_there_is_none(self) -> None:
         self.assertIsNone(look(2**22 + 1))
