@@ -102,6 +102,7 @@ class LeaseTests(TestCase):
         self.fleet.ended = True
         self.assertEqual(self.assertRaises(errors.SessionEnded, lease.resume).code, "idle_timeout")
         lease.release()
+        self.assertEqual((self.book.held(), lease.counts), ([], False))
         self.book.end(SESSION, EndReason.IDLE_TIMEOUT, None)
         self.assertEqual((self.fleet.count, self.holder.told), (0, []))
 

@@ -678,6 +678,17 @@ class PlainTests(ServiceCase):
         lease.resume()
         lease.release()
 
+    def test_one_that_is_over_while_it_does_not_count_takes_nobody_elses_place_away(self) -> None:
+        self.plain(max_concurrency=2)
+        kept = self.service.visit(b"", Holder())
+        silent = self.service.visit(b"", Holder())
+        silent.suspend()
+        silent.release()
+        (container,) = self.service.fleet.capacity.containers.values()
+        self.assertEqual(container.requests, 1)
+        kept.release()
+        self.assertEqual(container.requests, 0)
+
     def test_a_stop_refuses_and_cuts(self) -> None:
         self.plain()
         holder = Holder()

@@ -128,6 +128,28 @@ class PingTests(TestCase):
             relayed.settle()
         self.assertFalse(relayed.client.lost)
 
+    def test_a_slow_reader_that_takes_no_more_is_dead_after_all(self) -> None:
+        relayed = Relayed().open()
+        relayed.client.stalled = True
+        for _ in range(20):
+            relayed.from_container(frames.BINARY, bytes(60_000))
+        relayed.settle(30)
+        relayed.client.resume()
+        relayed.client.stalled = True
+        relayed.settle(45)
+        self.assertTrue(relayed.client.aborted)
+
+    def test_what_it_took_before_the_ping_is_no_sign_of_life(self) -> None:
+        relayed = Relayed().open()
+        relayed.client.stalled = True
+        for _ in range(3):
+            relayed.from_container(frames.BINARY, bytes(60_000))
+        relayed.client.resume()
+        relayed.settle(30)
+        self.assertFalse(relayed.client.aborted)
+        relayed.settle(22)
+        self.assertTrue(relayed.client.aborted)
+
     def test_a_client_is_not_judged_while_the_container_does_not_take_what_it_sends(self) -> None:
         relayed = Relayed().open()
         relayed.container.stalled = True
@@ -187,6 +209,25 @@ class OthersPingTests(TestCase):
         relayed.from_client(frames.PONG, frame.payload)
         relayed.settle(20)
         self.assertFalse(relayed.client.lost)
+
+    def test_one_that_was_skipped_delays_no_later_ping_of_ours(self) -> None:
+        relayed = Relayed().open()
+        relayed.from_container(frames.PING, b"skipped")
+        relayed.client.out = b""
+        relayed.settle(51)
+        (frame,) = relayed.client.frames()
+        relayed.from_client(frames.PONG, frame.payload)
+        relayed.settle(10)
+        self.assertEqual(len(relayed.client.frames()), 1)
+
+    def test_a_client_that_says_anything_while_the_containers_is_open_needs_no_ping_of_ours(self) -> None:
+        relayed = Relayed().open()
+        relayed.from_container(frames.PING, b"skipped")
+        relayed.client.out = b""
+        relayed.settle(31)
+        relayed.from_client(frames.TEXT, b"alive")
+        relayed.settle(25)
+        self.assertEqual(relayed.client.out, b"")
 
 
 class SpreadTests(TestCase):
