@@ -14,7 +14,15 @@ from zope.interface import implementer
 
 from sticky.config.settings import ServerSettings
 from sticky.core.values import ContainerId, DeploymentId, ServerName
-from sticky.isticky import Address, ContainerSpec, IContainer, IContainerBackend, IContainerListener, ISnapshotBackend
+from sticky.isticky import (
+    Address,
+    ContainerSpec,
+    IContainer,
+    IContainerBackend,
+    IContainerListener,
+    ISnapshotBackend,
+    Snapshot,
+)
 
 
 @attrs.frozen(eq=False)
@@ -69,6 +77,9 @@ class Deployments:
     def warm(self, spec: ContainerSpec) -> None:
         """See `ISnapshotBackend`."""
         backend = self.of(spec.deployment).backend
+        for known in self._known.values():
+            if known.backend is not backend and ISnapshotBackend.providedBy(known.backend):
+                known.backend.cool(spec.server)
         if ISnapshotBackend.providedBy(backend):
             backend.warm(spec)
 
@@ -77,6 +88,14 @@ class Deployments:
         for known in self._known.values():
             if ISnapshotBackend.providedBy(known.backend):
                 known.backend.cool(server)
+
+    def snapshot(self, server: ServerName) -> Snapshot | None:
+        """See `ISnapshotBackend`."""
+        backend = self.newest.backend
+        if not ISnapshotBackend.providedBy(backend):
+            return None
+        found: Snapshot | None = backend.snapshot(server)
+        return found
 
     def adopt(
         self, spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener

@@ -13,7 +13,7 @@ import attrs
 from zope.interface import Interface
 
 from sticky.core.values import ContainerId, DeploymentId, Policy, ServerName
-from sticky.isticky import Credentials, Exit, SessionStatus
+from sticky.isticky import Credentials, Exit, SessionStatus, Snapshot
 
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
@@ -84,6 +84,7 @@ class ServerView:
     failures: int  #: container starts that failed in a row
     next_attempt_in: float | None  #: None: nothing keeps the next container start back
     hopeless: bool  #: starts are refused at once, because containers fail
+    snapshot: Snapshot | None  #: what containers are forked from; None: each starts from scratch
     granted: int  #: starts, in total
     refused: int  #: starts, in total
 

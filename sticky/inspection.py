@@ -268,6 +268,7 @@ class Inspection:
             failures=fleet.backoff.failures,
             next_attempt_in=fleet.backoff.next_attempt - now if held_back else None,
             hopeless=fleet.backoff.hopeless and not fleet.capacity.any_ready(),
+            snapshot=service.containers.snapshot(),
             granted=tally.granted,
             refused=tally.refused,
         )

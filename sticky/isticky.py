@@ -338,6 +338,16 @@ class IPreparedBackend(Interface):
         """
 
 
+@attrs.frozen
+class Snapshot:
+    """A process that has prepared a Server's program, and is forked for its containers."""
+
+    state: str  #: "warming" (it prepares), "warm" (it forks), "dead" (containers start from scratch)
+    pid: int | None
+    memory: int | None  #: bytes that it has in memory; forks share them until one of them writes
+    problem: str  #: why it is dead, in a line; empty otherwise
+
+
 class ISnapshotBackend(Interface):
     """A backend, besides `IContainerBackend`, that can fork containers from a process which has prepared what they need."""
 
@@ -349,6 +359,9 @@ class ISnapshotBackend(Interface):
 
     def cool(server: ServerName) -> None:
         """No new container of this Server is wanted any more. Those there are go on."""
+
+    def snapshot(server: ServerName) -> Snapshot | None:
+        """How it is with that process; None where there is none to be."""
 
 
 # --- what the edge asks of the control calls -------------------------------------------------------------------------

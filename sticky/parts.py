@@ -170,7 +170,9 @@ def definition(
 
 
 def snapshot_of(settings: ServerSettings) -> tuple[str, ...]:
-    """What forks a Server's sandboxes; nothing where they are to start from scratch."""
+    """What forks a Server's containers; nothing where they are to start from scratch."""
+    if settings.zygote:
+        return settings.zygote
     if settings.sandbox is None or not settings.sandbox["snapshot"]:
         return ()
     python, _, _, _, *flags = settings.command

@@ -25,6 +25,7 @@ from sticky.isticky import (
     IContainerBackend,
     IContainerListener,
     ISnapshotBackend,
+    Snapshot,
 )
 from sticky.journal.places import address_in, as_spawned, found_by, place_of
 from sticky.journal.store import Placed, Unplaced
@@ -70,6 +71,13 @@ class Running:
         """No more containers will be asked for."""
         if ISnapshotBackend.providedBy(self._backend):
             self._backend.cool(self._server)
+
+    def snapshot(self) -> Snapshot | None:
+        """What containers are forked from; None where they are not."""
+        if not ISnapshotBackend.providedBy(self._backend):
+            return None
+        found: Snapshot | None = self._backend.snapshot(self._server)
+        return found
 
     # --- what the core asks
 

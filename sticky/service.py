@@ -165,6 +165,7 @@ class ServerService(SessionAnswers, Service):
 
     def rest(self) -> None:
         """Decide nothing, carry nothing out; whoever is served goes on."""
+        self.containers.cool()  # the other daemon has its own
         self._busy = True
         if self._timer is not None:
             self._timer.cancel()
@@ -173,6 +174,7 @@ class ServerService(SessionAnswers, Service):
 
     def wake(self) -> None:
         """Go on as before."""
+        self.containers.warm(self.fleet.capacity.deployment)
         self._busy = False
         self._timer_at = UNBOUNDED
         self._carry_out(())

@@ -23,6 +23,7 @@ from sticky.isticky import (
     IContainerBackend,
     IContainerListener,
     ISnapshotBackend,
+    Snapshot,
 )
 
 KEPT = 20  #: ended containers that are remembered for each Server
@@ -97,6 +98,13 @@ class Witness:
         """See `ISnapshotBackend`."""
         if ISnapshotBackend.providedBy(self._backend):
             self._backend.cool(server)
+
+    def snapshot(self, server: ServerName) -> Snapshot | None:
+        """See `ISnapshotBackend`."""
+        if not ISnapshotBackend.providedBy(self._backend):
+            return None
+        found: Snapshot | None = self._backend.snapshot(server)
+        return found
 
     def adopt(
         self, spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener

@@ -39,6 +39,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "core.values",
         "errors",
         "exhaustion",
+        "forking",
         "isticky",
         "networks",
         "sdk.declaration",
@@ -80,7 +81,8 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "hangup": (),
     "daemon": ("service", "lease", "journal", "notify", "core.values", "core.tokens", "errors", "isticky", "startup"),
     "keys": ("core.tokens", "core.proxy_tokens", "errors"),
-    "sandbox": ("sandbox",),  # runs in containers; its frames are shared with clients
+    "forking": ("forking",),  # the same, whatever runs there
+    "sandbox": ("forking", "sandbox"),  # runs in containers; its frames are shared with clients
     "sdk": ("sandbox.frames", "sdk", "admin.sockets", "core.values", "errors", "edge.wire", "_version", "exception"),
     "exception": ("sdk.exception",),
     # The command reaches a daemon through its admin API only; what it shares with that is names and files' places.

@@ -21,7 +21,7 @@ from sticky.iinspection import (
     SessionView,
 )
 from sticky.ioperating import KeyView, ScalingView, TokenView
-from sticky.isticky import Credentials
+from sticky.isticky import Credentials, Snapshot
 
 API = 1  #: raised when an answer changes in a way that a program could not survive
 
@@ -64,10 +64,16 @@ def server(view: ServerView, requests: int) -> Body:
             "next_attempt_in": _time(view.next_attempt_in),
             "refusing_starts": view.hopeless,
         },
+        "snapshot": None if view.snapshot is None else snapshot(view.snapshot),
         "totals": {"granted": view.granted, "refused": view.refused, "requests": requests},
         "containers": [container(one) for one in view.containers],
         "ended": [ended(one) for one in view.ended],
     }
+
+
+def snapshot(view: Snapshot) -> Body:
+    """What containers of a Server are forked from. `memory`: bytes."""
+    return {"state": view.state, "pid": view.pid, "memory": view.memory, "problem": view.problem}
 
 
 def container(view: ContainerView) -> Body:

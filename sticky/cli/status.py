@@ -42,6 +42,9 @@ def page(found: dict[str, Any]) -> list[RenderableType]:
     containers = [container for server in servers for container in server["containers"]]
     if containers:
         parts += [Text(), container_table(containers), Text(), *left_behind(servers)]
+    snapshots = [server for server in servers if server.get("snapshot") is not None]
+    if snapshots:
+        parts += [Text(), snapshot_table(snapshots)]
     for server in servers:
         troubles = list(trouble(server))
         if troubles:
@@ -110,6 +113,16 @@ def left_behind(servers: Iterable[dict[str, Any]]) -> Iterable[Text]:
                 yield Text(f"{server['name']}: nothing that a container started outlives it ({one})", style="dim")
 
 
+def snapshot_table(servers: Iterable[dict[str, Any]]) -> RenderableType:
+    """A row for each Server whose containers are forked."""
+    rows = []
+    for server in servers:
+        found = server["snapshot"]
+        memory = "-" if found["memory"] is None else f"{found['memory'] / (1 << 20):.0f} MiB"
+        rows.append([server["name"], state(found["state"]), memory, str(found["pid"] or "-")])
+    return table(["SNAPSHOT OF", "STATE", "MEMORY", "PID"], rows, right=("MEMORY", "PID"))
+
+
 def trouble(server: dict[str, Any]) -> Iterable[Text]:
     """Lines about what is wrong with a Server; none if nothing is."""
     failures = server["failures"]
@@ -121,6 +134,9 @@ def trouble(server: dict[str, Any]) -> Iterable[Text]:
             words.append("session starts are refused (containers_failing)")
         words.append("the next attempt is due" if wait is None else f"next attempt in {duration(wait)}")
         yield Text("; ".join(words), style="bold red")
+    if (server.get("snapshot") or {}).get("problem"):
+        problem = printable(server["snapshot"]["problem"])
+        yield Text(f"{server['name']}: containers start from scratch, there is no snapshot: {problem}", style="yellow")
     last = next((one for one in server["ended"] if one["failed"]), None)
     if last is not None:
         yield Text(

@@ -13,7 +13,7 @@ from sticky.core.values import Policy
 #: Fields that are called, or are, something else in the file; the others have its names.
 _KEYS = {"ready_path": "ready"}
 #: What an app says of itself, and so no setting.
-_OF_APPS = frozenset({"app", "reports_ready"})
+_OF_APPS = frozenset({"app", "reports_ready", "zygote"})
 _CHANGES = {setting.name: setting.change for setting in SERVER}
 _LIMITS = tuple(
     field.name for field in attrs.fields(Policy) if field.name != "single_use"

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from sticky.config import listeners, sandboxes
+from sticky.config import listeners, sandboxes, snapshots
 from sticky.config.kinds import Place, Refused, show
 from sticky.config.layers import Layer, Reading, unknown
 from sticky.config.settings import DaemonSettings, ProxyTokenSettings, ServerSettings, Settings
@@ -46,6 +46,10 @@ class Declared(Protocol):
     def port(self) -> int | None: ...
     @property
     def reports_ready(self) -> bool: ...
+    @property
+    def snap(self) -> bool: ...
+    @property
+    def zygote(self) -> tuple[str, ...]: ...
 
 
 class DeclaredApp(Protocol):
@@ -241,6 +245,7 @@ def _server(
     name: str, reading: Reading, declared: Declared | None, base: Path, backends: Collection[str]
 ) -> ServerSettings:
     values = reading.values
+    zygote: tuple[str, ...] = ()
     if values["sandbox"] is not None:
         if declared is not None:
             raise reading.wrong("sandbox", "this Server is an app's class; allowed: a Server of the file alone")
@@ -255,10 +260,12 @@ def _server(
             raise reading.wrong("command", 'is missing; give what to run, such as command = ["./server", "{port}"]')
         values["command"] = values["command"] or ()  # the image's own
         values["directory"] = values["directory"] or base
+        snapshots.of_a_command(reading)
     else:
         if values["command"] is not None:
             raise reading.wrong("command", "this Server's command comes from the app; allowed: only the other settings")
-        values["command"] = declared.command
+        flags, zygote = snapshots.of_an_app(declared, values, reading)
+        values["command"] = (*declared.command, *flags)
         values["directory"] = values["directory"] or declared.directory
         values["port"] = values["port"] or declared.port
     if values["backend"] not in backends:
@@ -286,6 +293,7 @@ def _server(
         name=ServerName(name),
         app=name if declared is None else declared.app,
         reports_ready=declared is not None and declared.reports_ready,
+        zygote=zygote,
         ready_path=values.pop("ready"),
         policy=policy,
         **values,

@@ -18,7 +18,18 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 INSTALL_TIME = 600.0  #: seconds that a container with packages may take to start, where no other time is set
 
 #: Settings that a sandbox decides itself: one session, one call at a time, nothing left for the next one.
-DECIDED = ("command", "max_concurrency", "target_concurrency", "serial", "port", "ready", "idle_timeout", "docker")
+DECIDED = (
+    "command",
+    "max_concurrency",
+    "target_concurrency",
+    "serial",
+    "port",
+    "ready",
+    "idle_timeout",
+    "docker",
+    "preimport",
+    "snapshot",
+)
 
 
 def requirement(text: str, place: Place) -> str:

@@ -78,6 +78,9 @@ class ServerSettings:
     port: int | None  #: where the program listens if it ignores PORT
     ready_path: str | None  #: probed with GET; None: an open port is enough
     reports_ready: bool  #: the program says itself when its enter hooks are done
+    preimport: tuple[str, ...]  #: modules that an app's class is imported after
+    snapshot: bool  #: whether that, and the class's snap hooks, may be done once for all containers
+    zygote: tuple[str, ...]  #: the command of what does so, and forks containers; empty: each starts from scratch
     env: Mapping[str, str] = attrs.field(repr=False)
     unauthenticated: bool
     public_names: bool

@@ -93,6 +93,7 @@ _ADMIN_ENDPOINT = Parsed(listeners.tcp_endpoint, "tcp: or ssl: endpoint strings 
 _HOSTS = ManyOf(Parsed(host_name, "a host name or IP address without scheme and port, such as echo.localhost or [::1]"))
 _ORIGINS = ManyOf(Parsed(origin, "an origin such as https://example.org or http://localhost:3000"))
 _URL = Parsed(public_url, "http:// or https:// with a host and perhaps a port, such as https://echo.example.org")
+_MODULE = Parsed(module, "a module's name, such as numpy or sklearn.svm")
 _NETWORKS = ManyOf(Parsed(network, "an IP address or network such as 10.0.0.0/8"))
 
 # fmt: off
@@ -186,8 +187,7 @@ DOCKER = (
 )
 
 SANDBOX = (
-    Setting("preimport", ManyOf(Parsed(module, "a module's name, such as numpy or sklearn.svm")), (), DEPLOYMENT,
-            "Modules that are imported before the first call."),
+    Setting("preimport", ManyOf(_MODULE), (), DEPLOYMENT, "Modules that are imported before the first call."),
     Setting("packages", ManyOf(Parsed(requirement, "a package's name, perhaps with a version, such as pandas==2.2.3")), (),
             DEPLOYMENT, "Packages from PyPI, installed by pip once and kept in the state directory."),
     Setting("idle_ttl", Seconds(0, _MONTH), 300.0, DEPLOYMENT,
@@ -232,6 +232,12 @@ SERVER = (
             unset="the app's class"),
     Setting("directory", FilePath(), None, DEPLOYMENT, "The containers' working directory.",
             unset="the folder of the file; of an app the folder it was started from"),
+    Setting("preimport", ManyOf(_MODULE), (), DEPLOYMENT,
+            "For an app's class: modules that are imported before it, once for all containers, which are forked from the process "
+            "that did (sdk.md)."),
+    Setting("snapshot", Flag(), True, DEPLOYMENT,
+            "For an app's class with `enter(snap=True)` hooks or `preimport`: containers are forked from a process that has done "
+            "all that once. Without it each does it for itself."),
     Setting("backend", Text(r"[a-z0-9_-]{1,32}", "the name of an installed container backend"), "process", DEPLOYMENT,
             "How containers are run."),
     Setting("docker", SubTable(DOCKER, REQUIRED, "a table with an image, such as { image = \"game:3\" }"), None, DEPLOYMENT,

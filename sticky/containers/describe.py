@@ -45,6 +45,8 @@ class DescribedServer:
     directory: Path  #: absolute; the container's working directory
     port: int | None  #: where the program listens if it ignores PORT; None: it takes PORT (or {port}) for sure
     reports_ready: bool  #: it writes to STICKY_READY_FD when its enter hooks are done
+    snap: bool = False  #: some of its hooks run once for all containers
+    zygote: tuple[str, ...] = ()  #: what runs those, and forks containers; only of a class with hooks
 
 
 @attrs.frozen(kw_only=True)
@@ -92,6 +94,7 @@ def _describe(
     source: str, server: ServerDeclaration, app: str, target: str, runtime: Sequence[str], directory: Path
 ) -> DescribedServer:
     command = server.command
+    zygote: tuple[str, ...] = ()
     home = Path(target).parent if names_file(target) else directory
     if command is None:
         own = runtime
@@ -101,6 +104,7 @@ def _describe(
                 raise ConfigError(source, f"{server.name}.python", f"there is no interpreter {interpreter}")
             own = _bare(interpreter)
         command = (*own, "serve", target, "--server", server.name)
+        zygote = (*own, "zygote", target, "--server", server.name)
     return DescribedServer(
         name=server.name,
         app=app,
@@ -109,6 +113,8 @@ def _describe(
         directory=directory,
         port=server.port,
         reports_ready=server.command is None,
+        snap=server.snap,
+        zygote=zygote,
     )
 
 

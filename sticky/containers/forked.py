@@ -1,4 +1,4 @@
-"""Containers that are forked instead of launched: by which fork server, and how each child's end is heard. Decides no life.
+"""Containers that are forked instead of launched: what a fork is told, and how its end is heard. Decides no life.
 
 A forked container is a grandchild: its end shows on a pidfd, and how it ended its fork server tells, which reaps it. Should
 that be dead too, nobody knows how.
@@ -7,72 +7,86 @@ that be dead too, nobody knows how.
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import attrs
 from twisted.internet.interfaces import IDelayedCall
-from twisted.logger import Logger
 
 from sticky.containers.adopted import Stranger
 from sticky.containers.census import boot_id, look
 from sticky.containers.child import Child
-from sticky.containers.isolation import Descendants, Isolation
-from sticky.containers.ownership import CONTAINER_MARK
+from sticky.containers.isolation import Isolation
 from sticky.containers.place import Place
-from sticky.containers.snapshots import FIRST_PAUSE, LONGEST_PAUSE, ForkServer, State
-from sticky.core.values import ContainerId, DeploymentId, ServerName
-from sticky.isticky import Address, ContainerSpec, UNIXAddress
+from sticky.containers.reports import ReportPipe
+from sticky.containers.seats import Seats, new_mark
+from sticky.core.values import ContainerId, ServerName
+from sticky.isticky import Address, ContainerSpec, Snapshot, UNIXAddress
 
 BACKLOG = 64  #: connections that wait until a sandbox takes them
 TOLD_WITHIN = 0.5  #: seconds after a child's end in which its fork server may say how it was
 
 
-@attrs.define(eq=False)
-class _Seat:
-    """A Server's fork server, and when another one may be started."""
+class _Hold(Stranger):
+    """Like one that an earlier daemon started, but for the report, which is ours to read."""
 
-    server: ForkServer
-    mark: ContainerId
-    deployment: DeploymentId  #: whose files and environment it has imported from
-    pause: float
-    again_at: float = 0.0
-    again: IDelayedCall | None = None
+    def __init__(self, reactor: Any, place: Place, descriptor: int | None, report: ReportPipe | None) -> None:
+        super().__init__(reactor, place, descriptor)
+        self._report = report
 
-    def leave(self) -> None:
-        """It is nobody's any more."""
-        if self.again is not None and self.again.active():
-            self.again.cancel()
-        self.server.end()
+    def close_report(self) -> None:
+        """Give our end of the report pipe back. Again: nothing happens."""
+        if self._report is not None:
+            self._report.close()
 
 
 @attrs.define(eq=False)
 class _Kin:
-    """A forked child that lives."""
+    """A forked child that lives. `lifeline`: what ends it when it closes, if it is to die with us."""
 
     child: Child
+    hold: _Hold
+    lifeline: int | None
     how: tuple[int | None, int | None] | None = None
     timer: IDelayedCall | None = None
 
+    def forget(self) -> None:
+        """It has gone, or is looked at no more."""
+        if self.timer is not None and self.timer.active():
+            self.timer.cancel()
+        if self.lifeline is not None:
+            os.close(self.lifeline)
+            self.lifeline = None
+
 
 class Forking:
-    """The fork servers of one backend."""
-
-    log = Logger(namespace="sticky.containers")
+    """Forks children of one backend, where their Server has a fork server that is warm."""
 
     def __init__(self, reactor: Any, die_with_daemon: bool) -> None:
         self._reactor = reactor
         self._die_with_daemon = die_with_daemon
-        self._seats: dict[ServerName, _Seat] = {}
+        self._seats = Seats(reactor, self._told)
         self._kin: dict[int, _Kin] = {}
 
     @property
     def marks(self) -> frozenset[ContainerId]:
         """Under which the fork servers themselves run: they are nobody's strays."""
-        return frozenset(seat.mark for seat in self._seats.values())
+        return self._seats.marks
+
+    def warm(self, spec: ContainerSpec, env: Mapping[str, str], isolation: Isolation) -> None:
+        """Have a fork server for containers like this one, where they can be forked; none of another kind."""
+        self._seats.take(spec, env, isolation)
+
+    def cool(self, server: ServerName) -> None:
+        """End a Server's fork server. Its children go on."""
+        self._seats.leave(server)
+
+    def look(self, server: ServerName) -> Snapshot | None:
+        """How it is with a Server's fork server; None where it has none."""
+        return self._seats.look(server)
 
     def launch(
         self,
@@ -83,99 +97,65 @@ class Forking:
         output: int,
         isolation: Isolation,
     ) -> bool:
-        """Fork the child. False where it has to be started from scratch; a fork server is then on its way for the next one."""
+        """Fork the child. False where it has to be started from scratch; a fork server is then on its way for the next one.
+
+        Raises OSError where it cannot be put into its cgroup.
+        """
         spec = child.spec
-        if not _may_fork(isolation) or len(spec.container) != len(_new_mark()):
+        seat = self._seats.of(spec, env, isolation)
+        if seat is None or not seat.warm or len(spec.container) != len(new_mark()):
             return False
-        seat = self._seat(spec, env)
-        if seat is None or seat.server.state is not State.WARM:
-            return False
-        asked = {
-            "env": dict(env),
-            "directory": str(spec.directory),
-            "dies_with_us": self._die_with_daemon,
-            "cgroups": [] if child.group is None else [str(path) for path in child.group.entrances],
-            "rlimits": dict(isolation.rlimits),
-        }
-        # Opened here it takes connections before the child runs: nobody has to look whether it listens, nor wait for it.
+        assert seat.server is not None
+        entrances = [] if child.group is None else [str(path) for path in child.group.entrances]
+        as_other = isolation.user is not None  # such a fork may not enter a cgroup by itself
+        given = {"log": output}
         door = UNIXAddress(socket_path) if UNIXAddress(socket_path) in candidates else None
-        with nullcontext() if door is None else _opened(socket_path) as opened:
-            pid = seat.server.fork(asked, output, None if opened is None else opened.fileno())
-        if pid is None:
+        with ExitStack() as theirs, ExitStack() as ours:
             if door is not None:
-                os.unlink(socket_path)
-            return False
-        seat.pause = FIRST_PAUSE
-        self._born(child, pid, candidates, door)
+                # Opened here it takes connections before the fork runs: nobody has to look whether it listens, nor wait for it.
+                given["door"] = theirs.enter_context(_opened(socket_path)).fileno()
+                ours.callback(os.unlink, socket_path)
+            report = ReportPipe(self._reactor, child) if spec.reports_ready else None
+            if report is not None:
+                given["report"] = report.theirs
+                theirs.callback(report.begun)
+                ours.callback(report.close)
+            lifeline = _pipe(given, "lifeline", theirs) if self._die_with_daemon else None
+            if lifeline is not None:
+                ours.callback(os.close, lifeline)
+            asked = {
+                "env": {name: value for name, value in env.items() if seat.env.get(name) != value},
+                "directory": str(spec.directory),
+                "cgroups": [] if as_other else entrances,
+                "rlimits": {} if as_other else dict(isolation.rlimits),
+            }
+            pid = seat.server.fork(asked, given, partial(_put_into, entrances if as_other else ()))
+            if pid is None:
+                return False
+            ours.pop_all()
+        seat.proven()
+        self._born(child, pid, candidates, report, lifeline, door)
         return True
-
-    def warm(self, spec: ContainerSpec, env: Mapping[str, str], isolation: Isolation) -> None:
-        """Have a fork server for containers like this one, where they can be forked; none of another kind."""
-        if spec.snapshot and _may_fork(isolation):
-            self._seat(spec, env)
-        else:
-            self.cool(spec.server)
-
-    def cool(self, server: ServerName) -> None:
-        """End a Server's fork server. Its children go on."""
-        seat = self._seats.pop(server, None)
-        if seat is not None:
-            seat.leave()
 
     def stop(self) -> None:
         """End all fork servers. Their children are looked at no more; `die_with_daemon` says what becomes of them."""
-        for server in list(self._seats):
-            self.cool(server)
+        self._seats.leave_all()
         for kin in self._kin.values():
-            if kin.timer is not None:
-                kin.timer.cancel()
+            kin.forget()
+            kin.hold.close_report()
         self._kin.clear()
-
-    # --- fork servers
-
-    def _seat(self, spec: ContainerSpec, env: Mapping[str, str]) -> _Seat | None:
-        now = self._reactor.seconds()
-        seat = self._seats.get(spec.server)
-        same = seat is not None and (seat.deployment, seat.server.command) == (spec.deployment, spec.snapshot)
-        if seat is not None and same and seat.server.state is not State.DEAD:
-            return seat
-        pause = FIRST_PAUSE
-        if seat is not None and same:
-            if now < seat.again_at:
-                return None
-            pause = min(seat.pause * 2, LONGEST_PAUSE)
-        mark = _new_mark()
-        try:
-            server = ForkServer(
-                self._reactor,
-                spec.snapshot,
-                {**env, CONTAINER_MARK: mark},
-                spec.log.parent / f"{spec.server}-snapshot.log",
-                spec.directory,
-                self._told,
-                lambda: self._died(spec, env, mark),
-            )
-        except OSError as error:
-            self.log.warn("a fork server could not be started: {error}", error=str(error))
-            return None
-        self._seats[spec.server] = _Seat(server, mark, spec.deployment, pause)
-        if seat is not None:
-            seat.leave()
-        return self._seats[spec.server]
-
-    def _died(self, spec: ContainerSpec, env: Mapping[str, str], mark: ContainerId) -> None:
-        seat = self._seats.get(spec.server)
-        if seat is None or seat.mark != mark:
-            return
-        seat.again_at = self._reactor.seconds() + seat.pause
-        if (
-            not seat.server.problem
-        ):  # else it would have the same problem again: when a container is wanted is soon enough
-            seat.again = self._reactor.callLater(seat.pause, self._seat, spec, env)
 
     # --- children
 
-    def _born(self, child: Child, pid: int, candidates: Sequence[Address], door: Address | None) -> None:
+    def _born(
+        self,
+        child: Child,
+        pid: int,
+        candidates: Sequence[Address],
+        report: ReportPipe | None,
+        lifeline: int | None,
+        door: Address | None,
+    ) -> None:
         try:
             boot, process = boot_id(), look(pid)
         except OSError:
@@ -186,16 +166,18 @@ class Forking:
             descriptor: int | None = os.pidfd_open(pid)
         except OSError:
             descriptor = None  # it has ended already, or an old kernel: by looking
-        hold = Stranger(self._reactor, place, descriptor)
-        self._kin[pid] = _Kin(child)
+        hold = _Hold(self._reactor, place, descriptor, report)
+        self._kin[pid] = _Kin(child, hold, lifeline)
         child.expect(candidates, hold)
         child.launched(pid)
         hold.watch(lambda: self._ended(pid))
         # Not from within: whoever is ready already must not be heard of before `spawn` has returned.
-        if door is None:
-            self._reactor.callLater(0, child.report_closed)
-        else:
+        if report is not None:
+            report.read()
+        elif door is not None:
             self._reactor.callLater(0, child.opened, door)
+        else:
+            self._reactor.callLater(0, child.report_closed)
 
     def _told(self, pid: int, status: int | None, number: int | None) -> None:
         kin = self._kin.get(pid)
@@ -203,7 +185,6 @@ class Forking:
             return
         kin.how = (status, number)
         if kin.timer is not None:
-            kin.timer.cancel()
             self._gone(pid)
 
     def _ended(self, pid: int) -> None:
@@ -217,13 +198,15 @@ class Forking:
 
     def _gone(self, pid: int) -> None:
         kin = self._kin.pop(pid)
+        kin.forget()
         kin.child.exited(*(kin.how or (None, None)))
 
 
-def _may_fork(isolation: Isolation) -> bool:
-    """Whether a forked process can be what this asks for."""
-    own = isolation.network or isolation.wrapped or isolation.user
-    return not own and isolation.descendants is not Descendants.PID_NAMESPACE
+def _pipe(given: dict[str, int], name: str, theirs: ExitStack) -> int:
+    """A pipe whose end is what a fork waits for. Returns the end that we keep."""
+    given[name], writer = os.pipe2(os.O_CLOEXEC)
+    theirs.callback(os.close, given[name])
+    return writer
 
 
 def _opened(path: str) -> socket.socket:
@@ -239,6 +222,8 @@ def _opened(path: str) -> socket.socket:
     return door
 
 
-def _new_mark() -> ContainerId:
-    """As long as every container's id: the child writes its own over it."""
-    return ContainerId(f"ct-{secrets.token_urlsafe(16)}")
+def _put_into(entrances: Sequence[str], pid: int) -> None:
+    """A fork that has not begun yet enters its cgroup. Raises OSError; then it never will begin."""
+    for entrance in entrances:
+        with open(entrance, "w") as file:
+            file.write(str(pid))

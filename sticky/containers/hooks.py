@@ -45,6 +45,17 @@ class HookRunner:
         return asyncio.run_coroutine_threadsafe(_outcome(awaitable), self._loop).result()
 
 
+def run_alone(hook: Callable[[], object]) -> BaseException | None:
+    """As `HookRunner.run`; an async one on a loop that ends with it, so that no thread and no loop is left behind."""
+    try:
+        result = hook()
+        return asyncio.run(_outcome(result)) if inspect.isawaitable(result) else None
+    except StopRequested:
+        raise
+    except BaseException as error:
+        return error
+
+
 async def _outcome(awaitable: Awaitable[object]) -> BaseException | None:
     # A SystemExit that leaves a task ends run_forever, and whoever waits for the task's result waits for ever.
     try:

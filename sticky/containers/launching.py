@@ -58,16 +58,7 @@ class Launcher:
             "container_id": spec.container,
             "url": spec.url,
         }
-        env = environment(
-            spec,
-            port,
-            REPORT_FD if spec.reports_ready else None,
-            self._environ,
-            realm=self._realm,
-            ready_file=spec.scratch / READY_FILE if spec.reports_ready else None,
-        )
-        if who is not None:
-            env.update({name: value for name, value in who.variables.items() if name not in spec.env})
+        env = self._environment(spec, port, who)
         report = KEEP_REPORT if spec.reports_ready else ""
         arguments = [sys.executable, "-I", "-S", _SCRIPT, str(self._parent), report, env.get("LC_CTYPE", DROPPED)]
         confined = confinement.lines(spec, isolation, child.group, who)
@@ -88,7 +79,24 @@ class Launcher:
 
     def warm(self, spec: ContainerSpec, isolation: Isolation) -> None:
         """See `ISnapshotBackend`."""
-        self._forking.warm(spec, environment(spec, 0, None, self._environ, realm=self._realm), isolation)
+        try:
+            who = None if isolation.user is None else confinement.user(isolation.user)
+        except ValueError:
+            return  # whom there is not; the first container says so
+        self._forking.warm(spec, self._environment(spec, 0, who), isolation)
+
+    def _environment(self, spec: ContainerSpec, port: int, who: confinement.User | None) -> dict[str, str]:
+        env = environment(
+            spec,
+            port,
+            REPORT_FD if spec.reports_ready else None,
+            self._environ,
+            realm=self._realm,
+            ready_file=spec.scratch / READY_FILE if spec.reports_ready else None,
+        )
+        if who is not None:
+            env.update({name: value for name, value in who.variables.items() if name not in spec.env})
+        return env
 
     def _candidates(self, spec: ContainerSpec, port: int, socket_path: str) -> list[Address]:
         ports = [port] if spec.port in (None, port) else [port, spec.port]

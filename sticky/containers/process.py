@@ -42,6 +42,7 @@ from sticky.isticky import (
     IContainerListener,
     IPreparedBackend,
     ISnapshotBackend,
+    Snapshot,
     TCPAddress,
 )
 
@@ -131,6 +132,10 @@ class ProcessBackend:
     def cool(self, server: ServerName) -> None:
         """See `ISnapshotBackend`."""
         self._forking.cool(server)
+
+    def snapshot(self, server: ServerName) -> Snapshot | None:
+        """See `ISnapshotBackend`."""
+        return self._forking.look(server)
 
     def adopt(
         self, spec: ContainerSpec, place: Mapping[str, object], address: Address | None, listener: IContainerListener

@@ -1,4 +1,4 @@
-"""Runs INSIDE a container: `python -m sticky.containers.runtime serve <file or module> [--server Name]`, and `describe`.
+"""Runs INSIDE a container: `python -m sticky.containers.runtime serve <file or module> [--server Name]`, `zygote` and `describe`.
 
 Imports user code, so it is only ever a process of its own. Owns the order of a Python Server's life: enter hooks, the ready
 report, exit hooks on SIGTERM, the end of what the hooks started. Must not know sessions, daemons or the event loop of Twisted.
@@ -13,13 +13,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from enum import Enum
+from functools import partial
 from types import FrameType
+from typing import NoReturn
 
 from sticky.containers import leftovers
 from sticky.containers.hooks import HookRunner, StopRequested, log, print_failure
-from sticky.sdk.decorators import hook_names
+from sticky.containers.preparing import HookFailed, explain, prepare
+from sticky.sdk.decorators import enter_hooks, hook_names
 from sticky.sdk.loading import LoadError, load_app
 from sticky.sdk.server import Server
 
@@ -138,22 +141,11 @@ class ReadyReport:
             os.close(descriptor)
 
 
-def find_server(target: str, name: str | None) -> Server:
-    """Import the target and choose its Server. Raises `LoadError`."""
-    app = load_app(target)
-    known = ", ".join(app.servers) or "none"
-    if name is None and len(app.servers) != 1:
-        raise LoadError(f"the app {app.name!r} has these Servers: {known}; choose one with --server")
-    server = next(iter(app.servers.values())) if name is None else app.servers.get(name)
-    if server is None:
-        raise LoadError(f"there is no Server {name!r} in the app {app.name!r}; it has: {known}")
-    if server.declaration is None or server.declaration.command is not None:
-        raise LoadError(f"the Server {server.name!r} has a command: run that")
-    return server
+def serve(prepared: Callable[[], tuple[Server, object]], exit_limit: float) -> int:
+    """A container's whole life, from what `prepare` gives, or gave.
 
-
-def serve(target: str, name: str | None, exit_limit: float) -> int:
-    """A container's whole life. The exit status: 0 after a stop signal, 1 if a hook raised or nothing could be loaded."""
+    The exit status: 0 after a stop signal, 1 if a hook raised or nothing could be loaded.
+    """
     try:
         ready = ReadyReport.from_environ(os.environ)
     except ValueError as error:
@@ -163,21 +155,20 @@ def serve(target: str, name: str | None, exit_limit: float) -> int:
     signals.install()
     runner = HookRunner()
     try:
-        server = find_server(target, name)
-        instance = server.cls() if server.cls is not None else None
-        for hook in hook_names(type(instance), "enter"):
+        server, instance = prepared()
+        signals.check()
+        for hook in enter_hooks(type(instance))[1]:
             failure = runner.run(getattr(instance, hook))
             signals.check()
             if failure is not None:
-                print_failure(f"the enter hook {server.name}.{hook}", failure)
-                return 1
+                raise HookFailed(f"the enter hook {server.name}.{hook}", failure)
         signals.install()
         ready.send()
         signals.wait()
     except StopRequested:
         return 0
-    except LoadError as error:
-        log(f"{error.trace}sticky: {error}\n")
+    except (LoadError, HookFailed) as problem:
+        explain(problem)
         return 1
     finally:
         signals.phase = Phase.STOPPING
@@ -219,10 +210,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m sticky.containers.runtime")
     commands = parser.add_subparsers(dest="command", required=True)
-    serving = commands.add_parser("serve", help="run one Server of an app, as a container does")
-    serving.add_argument("target", help="a file or a module")
-    serving.add_argument("--server", help="the Server's name; may be left out if there is only one")
-    serving.add_argument("--exit-limit", type=float, default=EXIT_LIMIT, help="seconds for all exit hooks together")
+    for word, what in (
+        ("serve", "run one Server of an app, as a container does"),
+        ("zygote", "prepare one Server of an app, and fork its containers"),
+    ):
+        serving = commands.add_parser(word, help=what)
+        serving.add_argument("target", help="a file or a module")
+        serving.add_argument("--server", help="the Server's name; may be left out if there is only one")
+        serving.add_argument("--preimport", action="append", default=[], help="a module to import first")
+        serving.add_argument("--exit-limit", type=float, default=EXIT_LIMIT, help="seconds for all exit hooks together")
     describing = commands.add_parser("describe", help="print an app's declaration as one JSON document")
     describing.add_argument("target", help="a file or a module")
     options = parser.parse_args(arguments)
@@ -235,12 +231,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1 if "error" in document else 0
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # the log is a file, and its reader wants lines as they come
-    status = serve(options.target, options.server, options.exit_limit)
+    prepared = partial(prepare, options.target, options.server, options.preimport)
+    if options.command == "zygote":
+        from sticky.containers import zygote
+
+        return zygote.run(prepared, options.exit_limit)
+    status = serve(prepared, options.exit_limit)
     leftovers.end()
     return status
 
 
-def leave(status: int) -> None:
+def leave(status: int) -> NoReturn:
     """End the process, without waiting for threads that the app left behind: a server thread would keep the process for ever."""
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -1,7 +1,7 @@
-"""Fork servers: one for each Server whose containers come from a snapshot, started again when it dies. Knows no sessions.
+"""A fork server: a process that has prepared what containers of a Server need, and is asked for forks. Knows no sessions.
 
-A container is forked within the call that asks for it, in a few milliseconds. Where no fork server is warm (for the first
-container, or after its death) there is none to be had, and the caller starts the program from scratch.
+A container is forked within the call that asks for it, in a few milliseconds. Where the fork server is not warm (it still
+prepares, or has died) there is none to be had, and the caller starts the program from scratch.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from sticky.containers import lean, logs
+from sticky.containers import endings, lean, logs
 from sticky.containers.spawn import DROPPED, REPORT_FD
 
 ANSWER_TIME = 0.5  #: seconds that a fork may take; a fork server that is slower is no use and is ended
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  #: seconds before one that died is started again; doubles
 _SCRIPT = str(Path(__file__).with_name("spawn.py"))
 _LONGEST = 1 << 17
 GO = b"g"  #: to a forked process: it is a container
@@ -48,25 +47,33 @@ class ForkServer(ProcessProtocol):
     def __init__(
         self,
         reactor: Any,
+        name: str,
         command: Sequence[str],
         env: Mapping[str, str],
         output: Path,
         directory: Path,
         exited: Callable[[int, int | None, int | None], None],
         died: Callable[[], None],
+        confined: str = "",
     ) -> None:
-        self.command = tuple(command)
+        """`confined`: what it is kept from itself, as lines for `spawn.py`. Raises OSError."""
+        self._name = name
+        self._command = tuple(command)
+        self._directory = directory
         self.state = State.WARMING
-        self.problem = ""  #: why it is dead, as it said itself
+        self.problem = ""  #: why it is dead
+        self.unfit = False  #: it said that itself: another one like it would be no better
+        self.pid: int | None = None
         self._reactor = reactor
         self._exited = exited
         self._died = died
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
+            logs.bound(output)
             log = logs.open_log(output)
             try:
                 arguments = [sys.executable, "-I", "-S", _SCRIPT, str(os.getpid()), "", env.get("LC_CTYPE", DROPPED)]
-                arguments += [str(directory), "", *command]
+                arguments += [str(directory), confined, *command]
                 lean.start(reactor, self, arguments, env, {0: theirs.fileno(), 1: log, 2: log, REPORT_FD: "r"})
             finally:
                 os.close(log)
@@ -78,43 +85,60 @@ class ForkServer(ProcessProtocol):
             theirs.close()
         reactor.addReader(self)
 
-    def fork(self, asked: Mapping[str, object], log: int, door: int | None) -> int | None:
+    def connectionMade(self) -> None:
+        """The process is there."""
+        assert self.transport is not None
+        self.pid = self.transport.pid
+
+    def childDataReceived(self, childFD: int, data: bytes) -> None:
+        """It could not become its program."""
+        word, *rest = data.split()[:3] or [b""]
+        if word == b"failed" and len(rest) == 2 and rest[1].isdigit():
+            step = rest[0].decode("ascii", "replace")
+            self.problem = endings.cannot_start(step, int(rest[1]), self._command[0], self._directory)
+
+    def fork(
+        self, asked: Mapping[str, object], given: Mapping[str, int], place: Callable[[int], None] = lambda pid: None
+    ) -> int | None:
         """The pid of a new container; None where there is none to be had.
 
-        `log`, `door`: what it gets as its output, and as the listening socket that it serves, if it is given one. Whoever is
-        forked waits for a word of ours before it does anything, and ends without: an answer that comes too late leaves nothing
-        behind.
+        See `forking.becoming` for what may be asked and given. `place` is called with the pid before the container may begin.
+        Whoever is forked waits for a word of ours, and ends without: an answer that comes too late leaves nothing behind.
         """
         if self.state is not State.WARM:
             return None
-        gate, ours = os.pipe()
+        gate, ours = os.pipe2(os.O_CLOEXEC)
         try:
-            pid = self._forked(asked, [log, gate] if door is None else [log, gate, door])
+            pid = self._forked({**asked, "descriptors": [*given, "gate"]}, [*given.values(), gate])
             if pid is not None:
+                place(pid)
                 os.write(ours, GO)
             return pid
-        except (OSError, ValueError) as error:
-            self.log.warn("a fork server does not answer and is ended: {error}", error=str(error))
-            self.end()
-            return None
         finally:
             os.close(gate)
             os.close(ours)
 
     def _forked(self, asked: Mapping[str, object], descriptors: Sequence[int]) -> int | None:
-        self._socket.settimeout(ANSWER_TIME)
-        socket.send_fds(self._socket, [json.dumps(asked).encode()], descriptors)
-        while True:
-            said = self._read()
-            if said is None:
-                return None
-            if "pid" in said:
-                return int(said["pid"])
-            self._take(said)
+        try:
+            self._socket.settimeout(ANSWER_TIME)
+            socket.send_fds(self._socket, [json.dumps(asked).encode()], descriptors)
+            while True:
+                said = self._read()
+                if said is None:
+                    return None
+                if "pid" in said:
+                    return int(said["pid"])
+                self._take(said)
+        except (OSError, ValueError) as error:
+            self.problem = f"it did not answer: {error}"
+            self.end()
+            return None
 
     def end(self) -> None:
         """No use for it any more. Its children go on."""
         if self.state is not State.DEAD:
+            if not self.problem:
+                self.problem = "it has ended" if self.state is State.WARM else "it has ended before it was warm"
             self.state = State.DEAD
             self._reactor.removeReader(self)
             self._socket.close()
@@ -136,9 +160,14 @@ class ForkServer(ProcessProtocol):
     def _take(self, said: Mapping[str, Any]) -> None:
         if "warm" in said:
             self.state = State.WARM
+            self.log.info("containers of {server} are forked from a snapshot now", server=self._name)
         elif "unfit" in said:
-            self.problem = str(said["unfit"])
-            self.log.warn("there is no snapshot, containers start from scratch: {why}", why=self.problem)
+            self.problem, self.unfit = str(said["unfit"]), True
+            self.log.warn(
+                "there is no snapshot of {server}, its containers start from scratch: {why}",
+                server=self._name,
+                why=self.problem,
+            )
         elif "exited" in said:
             self._exited(said["exited"], said["status"], said["signal"])
 

@@ -8,9 +8,18 @@ from typing import Any, TypeVar
 
 from sticky.sdk.arguments import named, refuse_bare
 from sticky.sdk.declaration import AppDeclaration, ServerDeclaration
-from sticky.sdk.decorators import check_class, sessioned_mark
+from sticky.sdk.decorators import check_class, enter_hooks, sessioned_mark
 from sticky.sdk.exception import InvalidError
-from sticky.sdk.limits import PORT, check_name, check_number, check_order, check_setting, refuse, strings
+from sticky.sdk.limits import (
+    PORT,
+    check_name,
+    check_number,
+    check_order,
+    check_setting,
+    check_snapshot,
+    refuse,
+    strings,
+)
 from sticky.sdk.server import Server
 
 _Entrypoint = TypeVar("_Entrypoint", bound=Callable[..., Any])
@@ -78,6 +87,8 @@ class App:
         insecure_cookie: bool | None = None,
         ready: str | Mapping[str, str] | None = None,
         directory: str | None = None,
+        preimport: Iterable[str] | None = None,
+        snapshot: bool | None = None,
         env: Mapping[str, str] | None = None,
         secrets: Iterable[str] | Mapping[str, str] | None = None,
         backend: str | None = None,
@@ -95,6 +106,8 @@ class App:
         `command`: what to run instead of enter hooks; {port} {host} {socket} {container_id} {url} in it are filled in.
         `python`: the interpreter of another virtual environment, 3.11 or newer, which need not have sticky (a path is relative
         to the app's file). The app's file is imported by the daemon's own too: what only the other has, import inside the hooks.
+        `preimport`: modules that are imported, and with `@sticky.enter(snap=True)` hooks that are run, once for all containers, in a
+        process that they are forked from. `snapshot=False`: each container does that itself.
         `isolation`: what containers are kept from, such as {"network": True}; see docs/isolation.md.
         `secrets`: variables that the container gets from the daemon's environment, by name or as {"NAME": "env:OTHER"}, or from
         a file, as {"NAME": "file:/run/secrets/name"} (a path is relative to the app's file).
@@ -116,6 +129,8 @@ class App:
         words = None if command is None else _command(command)
         if python is not None and (not isinstance(python, str) or not python or words is not None):
             raise refuse("python", python, "the path of an interpreter, and only without command=")
+        if words is not None and "preimport" in declared:
+            raise refuse("preimport", declared["preimport"], "given without command=: a command is run without Python")
         if words is not None and any("{port}" in word or "{socket}" in word for word in words):
             port = None
 
@@ -127,12 +142,16 @@ class App:
                 for key in ("max_concurrency", "target_concurrency"):
                     _add_once(settings, key, getattr(mark, key))
             check_order(settings)
+            snap = words is None and bool(enter_hooks(cls)[0])
+            if snap or settings.get("preimport"):
+                check_snapshot(settings)
             declaration = ServerDeclaration(
                 name=cls.__name__ if own_name is None else own_name,
                 port=port,
                 sessioned=mark is not None,
                 command=words,
                 python=python,
+                snap=snap,
                 settings=settings,
             )
             return self._add(cls, declaration)

@@ -29,6 +29,7 @@ class ServerDeclaration:
     sessioned: bool
     command: tuple[str, ...] | None = None  #: instead of enter hooks
     python: str | None = None  #: another virtual environment's interpreter
+    snap: bool = False  #: some of its enter hooks run once for all containers
     #: keys as in config.md, only what the app sets itself; values are JSON values
     settings: Mapping[str, object] = attrs.field(factory=dict, converter=_frozen)
 
@@ -40,6 +41,7 @@ class ServerDeclaration:
             "sessioned": self.sessioned,
             "command": None if self.command is None else list(self.command),
             "python": self.python,
+            "snap": self.snap,
             "settings": dict(self.settings),
         }
 
@@ -92,6 +94,7 @@ def _server(document: object) -> ServerDeclaration:
         sessioned=sessioned,
         command=None if fields.get("command") is None else _strings(fields, "command"),
         python=None if fields.get("python") is None else _string(fields, "python"),
+        snap=fields.get("snap") is True,
         settings=_mapping(fields.get("settings"), "settings"),
     )
 

@@ -19,6 +19,7 @@ Hook = Literal["enter", "exit"]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
 _HOOK = "__sticky_hook__"
+_SNAP = "__sticky_snap__"
 _SESSIONED = "__sticky_sessioned__"
 
 
@@ -31,13 +32,20 @@ class SessionedMark:
 
 
 @named("sticky.enter")
-def enter(_missing_parentheses: object = None, /) -> Callable[[_Function], _Function]:
+def enter(_missing_parentheses: object = None, /, *, snap: bool = False) -> Callable[[_Function], _Function]:
     """Mark a method, sync or async, that the container runs before it is ready. Several run in the order of the class body.
 
     One that raises fails the container, with the traceback in its log. A program that it starts with `subprocess.Popen`
     keeps running; an async hook may leave tasks on its event loop, which stays alive.
+
+    `snap`: run it once for all containers, in a process that each of them is then forked from; such hooks come before all others.
+    It is for what takes long and is the same everywhere: imports, models, tables. What a fork would copy half (threads,
+    connections, child processes, event loops) must not be left; an async one has an event loop of its own, which ends with it.
+    `PORT` and the container's id are not known yet. See docs/sdk.md.
     """
-    return _hook("enter", _missing_parentheses)
+    if type(snap) is not bool:
+        raise InvalidError(f"@sticky.enter(snap={snap!r}) is not allowed; it must be True or False")
+    return _hook("enter", _missing_parentheses, snap=snap)
 
 
 @named("sticky.exit")
@@ -88,7 +96,7 @@ def _misplaced(value: object) -> NoReturn:
     )
 
 
-def _hook(kind: Hook, misplaced: object) -> Callable[[_Function], _Function]:
+def _hook(kind: Hook, misplaced: object, *, snap: bool = False) -> Callable[[_Function], _Function]:
     if misplaced is not None:
         refuse_bare(f"sticky.{kind}", misplaced)
 
@@ -104,7 +112,10 @@ def _hook(kind: Hook, misplaced: object) -> Callable[[_Function], _Function]:
             raise InvalidError(f"{where}{inspect.signature(function)}; it must take self and nothing else")
         if getattr(function, _HOOK, kind) != kind:
             raise InvalidError(f"{where}, which is the other kind of hook already; it must be one of them")
+        if getattr(function, _HOOK, None) == "enter" and getattr(function, _SNAP) != snap:
+            raise InvalidError(f"{where} twice, with and without snap; it must be one of them")
         setattr(function, _HOOK, kind)
+        setattr(function, _SNAP, snap)
         return function
 
     return decorate
@@ -139,6 +150,13 @@ def hook_names(cls: type, kind: Hook) -> tuple[str, ...]:
     return tuple(name for name, marked in found.items() if marked)
 
 
+def enter_hooks(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those that run once before the fork, and those of each container, in the order in which they run."""
+    names = hook_names(cls, "enter")
+    before = tuple(name for name in names if getattr(getattr(cls, name), _SNAP))
+    return before, tuple(name for name in names if name not in before)
+
+
 def check_class(cls: object, *, needs_hook: bool) -> type:
     """The rules of a Server class. Raises `InvalidError`."""
     if not isinstance(cls, type):
@@ -151,6 +169,11 @@ def check_class(cls: object, *, needs_hook: bool) -> type:
         raise InvalidError(
             f"the class {cls.__qualname__} has no enter hook; a Server must have a method with @sticky.enter() that starts"
             " its program, or command=[...] in @app.server()"
+        )
+    if needs_hook and not enter_hooks(cls)[1]:
+        raise InvalidError(
+            f"the class {cls.__qualname__} has no enter hook but with snap=True; a Server must have one without that starts its"
+            " program in each container: nothing that runs is taken along into one"
         )
     if not needs_hook and (hook_names(cls, "enter") or hook_names(cls, "exit")):
         raise InvalidError(

@@ -20,6 +20,7 @@ _DAY = 86_400
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _SIZE = re.compile(r"[1-9][0-9]*(?:Ki|Mi|Gi)")
 _USER = re.compile(r"[A-Za-z0-9_.-]{1,64}(:[A-Za-z0-9_.-]{1,64})?")
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DEFAULTS = Policy()
 
@@ -93,7 +94,9 @@ ISOLATION: Mapping[str, type] = {
     "descendants": str,
 }
 RLIMITS = ("nofile", "nproc", "core", "fsize", "data", "stack", "as", "memlock", "cpu")
-FLAGS = frozenset({"unauthenticated", "public_names", "serial", "third_party_frames", "insecure_cookie"})
+#: What of it a fork cannot have: it takes a process of its own from its beginning.
+UNFORKABLE = ("network", "read_only", "private_tmp")
+FLAGS = frozenset({"snapshot", "unauthenticated", "public_names", "serial", "third_party_frames", "insecure_cookie"})
 #: An argument, and the one that it must not be above.
 _ORDER = (
     ("target_concurrency", "max_concurrency"),
@@ -140,6 +143,12 @@ def check_setting(key: str, value: object) -> object:
             raise refuse(key, value, " or ".join(map(repr, CHOICES[key])))
     elif key in ("hosts", "allowed_origins"):
         return strings(key, value)
+    elif key == "preimport":
+        modules = strings(key, value)
+        for module in modules:
+            if len(module) > 200 or _MODULE.fullmatch(module) is None:
+                raise refuse(key, module, "names of modules such as 'numpy' or 'sklearn.svm'")
+        return modules
     elif key in ("url", "backend", "directory"):
         if not isinstance(value, str) or not value:
             raise refuse(key, value, "a text")
@@ -189,6 +198,22 @@ def check_order(settings: Mapping[str, object]) -> None:
             raise refuse(lower, low, f"from {NUMBERS[lower].low:.12g} to {upper}, which is {high:.12g}")
         blamed = upper if upper in settings else _DERIVED[upper]
         raise refuse(blamed, effective[blamed], f"such that {lower} ({low:.12g}) is at most {upper} ({high:.12g})")
+
+
+def check_snapshot(settings: Mapping[str, object]) -> None:
+    """Raises `InvalidError` where containers cannot be forked from a process that has run snap hooks or imported `preimport`."""
+    if settings.get("snapshot") is False:
+        return
+    remedy = "; snapshot=False runs enter(snap=True) hooks and imports preimport in each container instead"
+    if settings.get("backend", "process") != "process":
+        raise refuse(
+            "backend", settings["backend"], f"'process' for containers that are forked from a snapshot{remedy}"
+        )
+    isolation = settings.get("isolation")
+    for name, value in isolation.items() if isinstance(isolation, Mapping) else ():
+        if (name in UNFORKABLE and value) or (name, value) == ("descendants", "pid_namespace"):
+            why = "left out for containers that are forked from a snapshot: it takes a process of its own from its beginning"
+            raise refuse(f"isolation[{name!r}]", value, f"{why}{remedy}")
 
 
 def strings(argument: str, value: object) -> list[str]:

@@ -64,6 +64,7 @@ class LookingTests(CallsCase):
             {"version": "9.9", "api": 1, "pid": 42, "uptime": 61.5, "listen": ["http://127.0.0.1:8080"]},
         )
         (server,) = status["servers"]
+        self.assertIsNone(server["snapshot"])
         self.assertEqual(server["totals"], {"granted": 5, "refused": 1, "requests": 12})
         self.assertEqual(server["queue"], {"waiting": 1, "oldest": 0.123, "limit": 1000})
         self.assertEqual((server["limits"]["max_concurrency"], server["limits"]["target_concurrency"]), (7, 7))

@@ -8,6 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from sticky.admin.bodies import session as session_body
+from sticky.admin.bodies import snapshot as snapshot_body
+from sticky.isticky import Snapshot
 from tests.cli.daemon import TOKEN, CommandCase, Reply
 from tests.fakes.inspection import session
 
@@ -66,6 +68,19 @@ class StatusTests(DaemonCase):
             " next attempt in 4.5s",
             self.sticky("status"),
         )
+
+    def test_what_containers_are_forked_from(self) -> None:
+        self.assertNotIn("SNAPSHOT", self.sticky("status"))
+        status = self.status()
+        status["servers"][0]["snapshot"] = snapshot_body(Snapshot("warm", 99, 85 << 20, ""))
+        self.replies["GET /v1/status"] = Reply(status)
+        self.assertRegex(self.sticky("status"), r"SNAPSHOT OF +STATE +MEMORY +PID\n *game +warm +85 MiB +99\n")
+        status["servers"][0]["snapshot"] = snapshot_body(Snapshot("dead", None, None, "it ended: \x1b[31mred"))
+        self.replies["GET /v1/status"] = Reply(status)
+        said = self.sticky("status")
+        self.assertRegex(said, r"game +dead +- +-\n")
+        self.assertIn("game: containers start from scratch, there is no snapshot: it ended: ", said)
+        self.assertNotIn("\x1b", said)
 
     def test_json(self) -> None:
         self.assertEqual(json.loads(self.sticky("status", "--json")), self.status())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from sticky.config.settings import ServerSettings
 from sticky.core.values import Policy
 from tests.config.toml import ECHO, App, ConfigCase, DeclaredServer
 
@@ -53,3 +56,58 @@ class AppTests(ConfigCase):
         app = self.app(DeclaredServer(name="Game", settings={"hosts": ["game"]}))
         settings = self.load(f'{ECHO}hosts = ["echo"]', app=app)
         self.assertEqual([server.name for server in settings.servers], ["Game", "echo"])
+
+
+class SnapshotTests(ConfigCase):
+    """Containers of an app's class that are forked."""
+
+    def game(self, text: str | None = None, **declared: Any) -> ServerSettings:
+        (server,) = self.load(text, app=App("game.py", (DeclaredServer(name="Game", **declared),))).servers
+        return server
+
+    def wrong(self, text: str, **declared: Any) -> str:
+        return self.refused(text, app=App("game.py", (DeclaredServer(name="Game", **declared),)))
+
+    def test_a_class_with_snap_hooks_is_forked(self) -> None:
+        self.assertEqual(self.game(snap=True).zygote, ("python", "-m", "zygote"))
+        self.assertEqual(self.game().zygote, ())
+
+    def test_preimport_forks_too_and_counts_for_containers_from_scratch(self) -> None:
+        server = self.game('[servers.Game]\npreimport = ["json", "decimal"]')
+        flags = ("--preimport=json", "--preimport=decimal")
+        self.assertEqual(server.zygote, ("python", "-m", "zygote", *flags))
+        self.assertEqual(server.command, ("python", "-m", "runtime", *flags))
+
+    def test_it_can_be_forbidden(self) -> None:
+        server = self.game("[servers.Game]\nsnapshot = false", snap=True, settings={"preimport": ["json"]})
+        self.assertEqual(server.zygote, ())
+        self.assertEqual(server.command, ("python", "-m", "runtime", "--preimport=json"))
+
+    def test_what_cannot_be_forked_is_refused_with_a_way_out(self) -> None:
+        for line, why in (
+            ("isolation = { network = true }", "isolation: network takes a process of its own from its beginning"),
+            ("isolation = { read_only = true }", "isolation: read_only takes a process of its own"),
+            ("isolation = { private_tmp = true }", "isolation: private_tmp takes a process of its own"),
+            (
+                'isolation = { descendants = "pid_namespace" }',
+                'isolation: descendants = "pid_namespace" takes a process',
+            ),
+            (
+                'backend = "memory"',
+                "backend: containers of this Server are forked from a process that has run enter(snap=True)",
+            ),
+        ):
+            error = self.wrong(f"[servers.Game]\n{line}", snap=True)
+            self.assertIn(f"sticky.toml: servers.Game.{why}", error)
+            self.assertIn("set snapshot = false to have each container do that itself", error)
+            self.game(f"[servers.Game]\nsnapshot = false\n{line}", snap=True)
+            self.game(f"[servers.Game]\n{line}")
+
+    def test_a_command_has_none(self) -> None:
+        self.assertIn(
+            "is for an app's class with enter hooks",
+            self.wrong('[servers.Game]\npreimport = ["json"]', reports_ready=False),
+        )
+        for line in ('preimport = ["json"]', "snapshot = true"):
+            self.assertIn("is for an app's class", self.refused(ECHO + line))
+            self.assertIn("decides it", self.refused(f"[servers.calls]\nsandbox = {{}}\n{line}"))

@@ -52,7 +52,7 @@ class ChangeTests(SynchronousTestCase):
         names = {name for name, _ in what_runs(self.server())}
         expected = {setting.name for setting in SERVER if setting.change is Change.DEPLOYMENT}
         # Secrets are in env by now, and an app says two things of itself.
-        self.assertEqual(names, expected - {"ready", "secrets"} | {"ready_path", "app", "reports_ready"})
+        self.assertEqual(names, expected - {"ready", "secrets"} | {"ready_path", "app", "reports_ready", "zygote"})
 
     def test_changed_settings_are_named_as_in_the_file(self) -> None:
         old, new = self.server(), self.server('max_containers = 3\nready = { path = "/up" }')

@@ -32,7 +32,7 @@ class TableTests(SynchronousTestCase):
         def names(cls: type) -> set[str]:
             return {field.name for field in attrs.fields(cls)}
 
-        derived = {"name", "app", "policy", "reports_ready", "ready_path"}
+        derived = {"name", "app", "policy", "reports_ready", "ready_path", "zygote"}
         self.assertEqual(
             {*ROWS} - {"ready", "secrets"}, (names(ServerSettings) - derived) | names(Policy) - {"single_use"}
         )

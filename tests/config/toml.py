@@ -29,6 +29,8 @@ class DeclaredServer:
     directory: Path = Path("/")
     port: int | None = 8000
     reports_ready: bool = True
+    snap: bool = False
+    zygote: tuple[str, ...] = ("python", "-m", "zygote")
 
 
 @attrs.frozen

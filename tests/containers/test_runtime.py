@@ -17,6 +17,7 @@ from twisted.trial.unittest import TestCase
 from sticky.containers import hooks, leftovers, runtime
 from sticky.containers.hooks import HookRunner, StopRequested
 from sticky.containers.leftovers import Process
+from sticky.containers.preparing import find_server
 from sticky.containers.runtime import ON_SIGNAL, Phase, ReadyReport, StopSignals
 from sticky.sdk.loading import LoadError
 
@@ -263,84 +264,84 @@ class LoadTests(TestCase):
 
     def test_the_only_server_needs_no_name(self) -> None:
         target = self.app(f"app = sticky.App('a')\n@app.server()\n{self.GAME}")
-        self.assertEqual("Game", runtime.find_server(target, None).name)
-        self.assertEqual("Game", runtime.find_server(target, "Game").name)
+        self.assertEqual("Game", find_server(target, None).name)
+        self.assertEqual("Game", find_server(target, "Game").name)
 
     def test_an_unknown_server_lists_the_known_ones(self) -> None:
         target = self.app(f"app = sticky.App('a')\n@app.server()\n{self.GAME}")
         with self.refused("there is no Server 'Gaem' in the app 'a'; it has: Game"):
-            runtime.find_server(target, "Gaem")
+            find_server(target, "Gaem")
 
     def test_of_several_servers_one_must_be_chosen(self) -> None:
         target = self.app(f"app = sticky.App('a')\n@app.server()\n{self.GAME}\n@app.server(name='Other')\n{self.GAME}")
         with self.refused("has these Servers: Game, Other; choose one with --server"):
-            runtime.find_server(target, None)
+            find_server(target, None)
 
     def test_a_server_with_a_command_is_not_served(self) -> None:
         target = self.app("app = sticky.App('a')\n@app.server(command=['x'])\nclass Game: ...\n")
         with self.refused("the Server 'Game' has a command: run that"):
-            runtime.find_server(target, None)
+            find_server(target, None)
 
     def test_no_app(self) -> None:
         target = self.app("x = 1")
         with self.refused(f"there is no App in {target}: write app = sticky.App(...)"):
-            runtime.find_server(target, None)
+            find_server(target, None)
 
     def test_several_apps(self) -> None:
         with self.refused("('a', 'b'): keep one"):
-            runtime.find_server(self.app("one = sticky.App('a')\ntwo = sticky.App('b')"), None)
+            find_server(self.app("one = sticky.App('a')\ntwo = sticky.App('b')"), None)
 
     def test_one_app_under_two_names_is_one(self) -> None:
         target = self.app(f"app = sticky.App('a')\nalias = app\n@app.server()\n{self.GAME}")
-        self.assertEqual("Game", runtime.find_server(target, None).name)
+        self.assertEqual("Game", find_server(target, None).name)
 
     def test_a_sessioned_class_that_is_no_server(self) -> None:
         target = self.app(f"app = sticky.App('a')\n@sticky.sessioned()\n{self.GAME}")
         with self.refused("Game in"):
-            runtime.find_server(target, None)
+            find_server(target, None)
 
     def test_no_file(self) -> None:
         with self.refused("there is no file /nowhere/game.py"):
-            runtime.find_server("/nowhere/game.py", None)
+            find_server("/nowhere/game.py", None)
 
     def test_no_module(self) -> None:
         with self.refused("there is no module nowhere.at_all"):
-            runtime.find_server("nowhere.at_all", None)
+            find_server("nowhere.at_all", None)
 
     def test_an_import_that_raises_has_its_line_and_traceback(self) -> None:
         target = self.app("def broken():\n    raise ValueError('no such map')\nbroken()")
         with self.refused(f"failed: ValueError: no such map ({target}, line 3)") as caught:
-            runtime.find_server(target, None)
+            find_server(target, None)
         self.assertIn("in broken", caught.exception.trace)
 
     def test_an_import_that_exits_is_reported(self) -> None:
         with self.refused("failed: SystemExit: 3"):
-            runtime.find_server(self.app("raise SystemExit(3)"), None)
+            find_server(self.app("raise SystemExit(3)"), None)
 
     def test_a_syntax_error_has_its_line(self) -> None:
         target = self.app("def (")
         with self.refused(f"({target}, line 2)"):
-            runtime.find_server(target, None)
+            find_server(target, None)
 
     def test_a_wrong_argument_shows_the_users_line(self) -> None:
         target = self.app("app = sticky.App('a')\n@app.server(port=0)\nclass Game: ...")
         with self.refused(
             f"failed: port=0 is not allowed; it must be a whole number from 1 to 65535 ({target}, line 3)"
         ):
-            runtime.find_server(target, None)
+            find_server(target, None)
 
     def test_a_stop_during_the_import_is_no_load_error(self) -> None:
-        self.assertRaises(KeyboardInterrupt, runtime.find_server, self.app("raise KeyboardInterrupt"), None)
+        self.assertRaises(KeyboardInterrupt, find_server, self.app("raise KeyboardInterrupt"), None)
 
     def test_a_file_finds_its_neighbours(self) -> None:
         (self.folder / "neighbour_for_load_tests.py").write_text("NAME = 'a'\n")
         target = self.app(f"import neighbour_for_load_tests as n\napp = sticky.App(n.NAME)\n@app.server()\n{self.GAME}")
-        self.assertEqual("a", runtime.find_server(target, None).app)
+        self.assertEqual("a", find_server(target, None).app)
 
     def test_a_file_may_have_the_name_of_a_loaded_module(self) -> None:
         target = self.app(f"app = sticky.App('a')\n@app.server()\n{self.GAME}", "json.py")
         before = sys.modules["json"]
-        self.assertEqual("Game", runtime.find_server(target, None).name)
+        self.assertEqual("Game", find_server(target, None).name)
         self.assertIs(before, sys.modules["json"])
 
     def test_describe_gives_the_declaration_or_the_error(self) -> None:

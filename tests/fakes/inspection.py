@@ -20,7 +20,7 @@ from sticky.iinspection import (
     ServerView,
     SessionView,
 )
-from sticky.isticky import Credentials, Exit, SessionStatus
+from sticky.isticky import Credentials, Exit, SessionStatus, Snapshot
 
 GAME = ServerName("game")
 BOX = ContainerId("ct-box1")
@@ -42,6 +42,7 @@ class FakeInspection:
     live: bool = True  #: its container
     others: list[str] = attrs.field(factory=list)  #: ids of containers that are only there to be like it
     forgotten: bool = False  #: it ended long ago
+    snapshot: Snapshot | None = None
     asked: list[object] = attrs.field(factory=list)
     waiting: Deferred[Credentials] = attrs.field(factory=Deferred)
 
@@ -74,6 +75,7 @@ class FakeInspection:
                 failures=0,
                 next_attempt_in=None,
                 hopeless=False,
+                snapshot=self.snapshot,
                 granted=5,
                 refused=1,
             )

@@ -218,7 +218,10 @@ class ForkServerTests(SynchronousTestCase):
 
     def fork(self, name: str, word: bytes) -> int:
         """A sandbox whose door is the socket of this name; the word is what the daemon says to it before it turns away."""
-        asked = {"env": {**os.environ, "STICKY_CONTAINER_ID": "ct-1111"}, "directory": str(self.folder)}
+        asked: dict[str, object] = {
+            "env": {**os.environ, "STICKY_CONTAINER_ID": "ct-1111"},
+            "directory": str(self.folder),
+        }
         gate, ours = os.pipe()
         with (
             open(self.folder / "log", "ab") as log,
@@ -228,7 +231,8 @@ class ForkServerTests(SynchronousTestCase):
         ):
             door.bind(str(self.folder / name))
             door.listen()
-            message = json.dumps({**asked, "dies_with_us": True, "cgroups": [], "rlimits": {}}).encode()
+            asked |= {"descriptors": ["log", "gate", "door"], "cgroups": [], "rlimits": {}}
+            message = json.dumps(asked).encode()
             socket.send_fds(self.ours, [message], [log.fileno(), gate, door.fileno()])
             pid = int(self.said()["pid"])
             tell.write(word)

@@ -156,6 +156,59 @@ class ServerTests(TestCase):
         self.refused("python='/v/bin/python' is not allowed", command=["./run"], python="/v/bin/python")
 
 
+class SnapshotTests(TestCase):
+    class Heavy:
+        @sticky.enter(snap=True)
+        def load(self) -> None: ...
+
+        @sticky.enter()
+        def serve(self) -> None: ...
+
+    def declare(self, **arguments: Any) -> ServerDeclaration:
+        server = sticky.App("app").server(**arguments)(self.Heavy)
+        assert server.declaration is not None
+        return server.declaration
+
+    def test_it_is_declared(self) -> None:
+        heavy = self.declare(preimport=["numpy", "sklearn.svm"])
+        self.assertTrue(heavy.snap)
+        self.assertEqual(heavy.settings, {"preimport": ["numpy", "sklearn.svm"]})
+        self.assertFalse(declared().snap)
+
+    def test_what_cannot_be_forked_is_refused_and_says_why(self) -> None:
+        for arguments, text in (
+            (
+                {"isolation": {"network": True}},
+                "isolation['network']=True is not allowed; it must be left out for containers",
+            ),
+            ({"isolation": {"read_only": True}}, "it takes a process of its own from its beginning"),
+            (
+                {"isolation": {"descendants": "pid_namespace"}},
+                "isolation['descendants']='pid_namespace' is not allowed",
+            ),
+            (
+                {"backend": "docker"},
+                "snapshot=False runs enter(snap=True) hooks and imports preimport in each container",
+            ),
+        ):
+            with self.assertRaises(InvalidError) as caught:
+                self.declare(**arguments)
+            self.assertIn(text, str(caught.exception))
+            self.declare(**arguments, snapshot=False)
+
+    def test_what_goes_with_it(self) -> None:
+        self.declare(
+            isolation={"network": False, "descendants": "cgroup"}, memory="512Mi", user="nobody", backend="process"
+        )
+
+    def test_preimport_is_names_of_modules_and_not_for_a_command(self) -> None:
+        for wrong in ("numpy", ["a b"], ["-x"], [""], [1]):
+            with self.assertRaisesRegex(InvalidError, "preimport="):
+                self.declare(preimport=wrong)
+        with self.assertRaisesRegex(InvalidError, "a command is run without Python"):
+            sticky.App("app").server(command=["x"], preimport=["numpy"])
+
+
 class ClassRuleTests(TestCase):
     def refused(self, text: str, cls: Any) -> None:
         app = sticky.App("a")

@@ -38,7 +38,7 @@ class ArgumentTests(SynchronousTestCase):
         for call, wanted in (
             (lambda: loose.App("a", nmae="b"), "sticky.App() has no argument 'nmae'; did you mean name? It takes name"),
             (lambda: loose.App(nonsense=1), "sticky.App() has no argument 'nonsense'; it takes name"),
-            (lambda: loose.enter(order=1), "sticky.enter() has no argument 'order'; it takes no arguments"),
+            (lambda: loose.enter(order=1), "sticky.enter() has no argument 'order'; it takes snap"),
             (lambda: loose.exit(order=1), "sticky.exit() has no argument 'order'; it takes no arguments"),
             (
                 lambda: loose.sessioned(max_concurency=64),

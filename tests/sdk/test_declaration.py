@@ -20,6 +20,7 @@ servers = st.builds(
     sessioned=st.booleans(),
     command=st.none() | st.lists(st.text()).map(tuple),
     python=st.none() | st.text(),
+    snap=st.booleans(),
     settings=st.dictionaries(st.text(), values),
 )
 apps = st.builds(

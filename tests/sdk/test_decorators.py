@@ -9,7 +9,7 @@ from twisted.trial.unittest import TestCase
 
 import sticky
 from sticky.exception import InvalidError
-from sticky.sdk.decorators import hook_names
+from sticky.sdk.decorators import check_class, enter_hooks, hook_names
 
 
 class Base:
@@ -121,3 +121,42 @@ class SessionedTests(HookTests):
         first, second = app.server()(First), app.server()(Second)
         assert first.declaration is not None and second.declaration is not None
         self.assertEqual((True, False), (first.declaration.sessioned, second.declaration.sessioned))
+
+
+class SnapTests(TestCase):
+    def test_snap_hooks_come_first_whatever_their_place(self) -> None:
+        class Heavy(Base):
+            @sticky.enter(snap=True)
+            def load(self) -> None: ...
+
+            @sticky.enter(snap=True)
+            async def table(self) -> None: ...
+
+        self.assertEqual((("load", "table"), ("one", "two")), enter_hooks(Heavy))
+        self.assertEqual(((), ("one", "two")), enter_hooks(Base))
+
+    def test_an_override_decides_anew(self) -> None:
+        class Heavy(Base):
+            @sticky.enter(snap=True)
+            def one(self) -> None: ...
+
+        class Light(Heavy):
+            @sticky.enter()
+            def one(self) -> None: ...
+
+        self.assertEqual((("one",), ("two",)), enter_hooks(Heavy))
+        self.assertEqual(((), ("one", "two")), enter_hooks(Light))
+
+    def test_a_server_of_snap_hooks_alone_could_start_nothing(self) -> None:
+        class Idle:
+            @sticky.enter(snap=True)
+            def load(self) -> None: ...
+
+        with self.assertRaisesRegex(InvalidError, "no enter hook but with snap=True; a Server must have one without"):
+            check_class(Idle, needs_hook=True)
+
+    def test_snap_is_true_or_false_and_said_once(self) -> None:
+        with self.assertRaisesRegex(InvalidError, r"snap='yes'\) is not allowed; it must be True or False"):
+            sticky.enter(snap="yes")  # type: ignore[arg-type]
+        with self.assertRaisesRegex(InvalidError, "twice, with and without snap"):
+            sticky.enter()(sticky.enter(snap=True)(lambda self: None))
