@@ -117,7 +117,8 @@ class Worker(ProcessProtocol):
         """It has said hello."""
         self._become("hello")
         self.member = member
-        self._patience = HELLO_WITHIN
+        needed = self._reactor.seconds() - self._born
+        self._patience = min(max(HELLO_WITHIN, 2 * needed), HELLO_WITHIN_AT_MOST)
         self._quiet()
         self.log.info("{worker} serves, pid {pid}", worker=self.name, pid=self.pid)
 

@@ -154,11 +154,20 @@ class PoolTests(SynchronousTestCase):
             self.reactor.advance(0)
             process = self.reactor.spawned[-1][0]
             self.assertEqual(process.pid, worker.pid)
-        self.hello(worker)
-        self.ends(worker)
-        self.reactor.advance(pool.SOONEST)
-        self.reactor.advance(30.0)
-        self.assertEqual(self.reactor.spawned[-1][0].signals, ["KILL"])
+        # The next one gets twice what this one needed, and at least 30 s.
+        for needed, patience in ((400.0, 480.0), (50.0, 100.0), (1.0, 30.0)):
+            self.reactor.advance(needed)
+            self.hello(worker)
+            self.ends(worker)
+            self.reactor.advance(pool.SOONEST)
+            process = self.reactor.spawned[-1][0]
+            self.assertIs(worker.state, Seat.STARTING)
+            self.reactor.advance(patience - 0.1 - pool.SOONEST)
+            self.assertEqual(process.signals, [], needed)
+            self.reactor.advance(0.1 + pool.SOONEST)
+            self.assertEqual(process.signals, ["KILL"], needed)
+            self.ends(worker)
+            self.reactor.advance(0)
 
     def test_one_whose_link_is_lost_is_killed(self) -> None:
         member = self.hello(self.worker(0))
