@@ -65,12 +65,15 @@ class Servers:
         self.by_name: dict[ServerName, ServerService] = {}
         self.tallies: dict[ServerName, Tally] = {}
         self.leaving: list[ServerService] = []  #: removed, with containers that are not gone
+        #: fires when all who may hold sessions are known to hold them, and act on what they are told; None: they are
+        self.everybody: Callable[[], Deferred[None] | None] = lambda: None
         for server in servers:
             self.add(server)
 
     def add(self, server: ServerService) -> None:
         """One more; starting it is the caller's."""
         self.by_name[server.server] = server
+        server.everybody = lambda: self.everybody()
         self.tallies[server.server] = Tally()
 
     def remove(self, name: ServerName) -> Deferred[None]:
@@ -166,11 +169,16 @@ class Servers:
 class Predecessor(Protocol):
     """The daemon that this one replaces, while it is still there (`successor`)."""
 
+    patience: float  #: seconds that its proxies may take to come over: they serve what they hold meanwhile
+
     def give(self, journal: Any) -> None:
         """The state directory's lock, instead of claiming it."""
 
     def take_over(self, take_up: Callable[[], None], open_up: Callable[[], None]) -> None:
         """Have it rest, `take_up` what it leaves, say so, and `open_up` when its proxies have come over. What fails ends us."""
+
+    def give_up(self) -> None:
+        """We are to end. Where that one is still in charge the process ends now, and touches nothing."""
 
 
 class Daemon(Service):
@@ -213,6 +221,9 @@ class Daemon(Service):
         self._watch_hangup = watch_hangup
         self._remember = remember
         self.predecessor: Predecessor | None = None  #: the daemon that this one is to replace, if any
+        self.decide: Callable[[], Deferred[None]] = lambda: succeed(
+            None
+        )  #: fires when it is known whether another one replaces this one
         self.left: Callable[[], Coroutine[Any, Any, None]] | None = (
             None  #: how to end, where another one has replaced it
         )
@@ -244,7 +255,7 @@ class Daemon(Service):
         found = self._journal.open()
         self._remember_backends()
         for name, server in self._servers.by_name.items():
-            server.recall(found(name))
+            server.recall(found(name), 0.0 if self.predecessor is None else self.predecessor.patience)
         self._journal.taken_up()
         known = {
             container for server in self._servers.by_name.values() for container in server.fleet.capacity.containers
@@ -254,6 +265,8 @@ class Daemon(Service):
                 self.log.warn("containers that nobody knows were killed: {orphans}", orphans=sorted(orphans))
 
     def _open_up(self) -> None:
+        if not self.running:
+            return  # told to end while an earlier daemon's proxies came over
         self._listeners.startService()
         self._admin.startService()
         for server in self._servers.by_name.values():
@@ -273,7 +286,13 @@ class Daemon(Service):
     def stopService(self) -> Deferred[None]:
         """Refuse starts, close WebSockets, let containers go, kill what is left, close the listeners."""
         super().stopService()  # type: ignore[no-untyped-call]
-        return Deferred.fromCoroutine(self._stop() if self.left is None else self.left())
+        return Deferred.fromCoroutine(self._end())
+
+    async def _end(self) -> None:
+        if self.predecessor is not None:
+            self.predecessor.give_up()
+        await self._patiently(self.decide(), self._shutdown_timeout)
+        await (self._stop() if self.left is None else self.left())
 
     async def _stop(self) -> None:
         self._health.stopService()

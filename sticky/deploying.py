@@ -46,13 +46,14 @@ class Making:
     """How the parts of a daemon are made of settings.
 
     `load` reads sources and blocks, so it is called in a thread; the others are called by the reactor and open nothing.
-    `definitions` raises `ConfigError`; so does `publish`, which tells edge, control calls and listeners, or changes nothing.
+    `definitions` raises `ConfigError`; so does `publish`, which tells edge, control calls, listeners and workers, or changes
+    nothing. What that gives fires when every worker has it, with the names of those that were cut off instead.
     """
 
     load: Callable[[Sources], Settings]
     definitions: Callable[[Settings, int], Mapping[ServerName, Definition]]
     service: Callable[[Deployments], ServerService]
-    publish: Callable[[Settings], None]
+    publish: Callable[[Settings], Deferred[tuple[str, ...]]]
     deployments: Callable[[Definition], Deployments]
     in_thread: Callable[..., Deferred[Any]]
 
@@ -64,13 +65,20 @@ class Deployer:
     log = Logger()
 
     def __init__(
-        self, applied: Applied, servers: Servers, deployments: dict[ServerName, Deployments], making: Making
+        self,
+        applied: Applied,
+        servers: Servers,
+        deployments: dict[ServerName, Deployments],
+        making: Making,
+        may_change: Callable[[], None] = lambda: None,
     ) -> None:
+        """`may_change` raises a Refusal while nothing may be changed that the next daemon has read already."""
         self._applied = applied
         self._previous: Applied | None = None
         self._servers = servers
         self._deployments = deployments
         self._making = making
+        self._may_change = may_change
         self._turn = DeferredLock()
 
     @property
@@ -121,10 +129,11 @@ class Deployer:
         self.log.info("a new definition is read: {sources}", sources=str(sources))
         try:
             settings = await self._making.in_thread(self._making.load, sources)
-            return self._apply(Applied(settings, sources, now.edition + force), recreate)
+            report, told = self._apply(Applied(settings, sources, now.edition + force), recreate)
         except FORESEEN as problem:
             self.log.error("the new definition is not taken, nothing has changed: {problem}", problem=str(problem))
             raise
+        return attrs.evolve(report, cut_off=await told)
 
     async def _undo(self, recreate: bool) -> DeployReport:
         if self._previous is None:
@@ -133,12 +142,14 @@ class Deployer:
             )
         self.log.info("the definition before this one is applied again")
         try:
-            return self._apply(self._previous, recreate)
+            report, told = self._apply(self._previous, recreate)
         except FORESEEN as problem:
             self.log.error("the earlier definition is not taken, nothing has changed: {problem}", problem=str(problem))
             raise
+        return attrs.evolve(report, cut_off=await told)
 
-    def _apply(self, new: Applied, recreate: bool) -> DeployReport:
+    def _apply(self, new: Applied, recreate: bool) -> tuple[DeployReport, Deferred[tuple[str, ...]]]:
+        """What it meant, and when every worker has it."""
         old = self._applied
         self._check(old, new)
         before = {server.name: server for server in old.settings.servers}
@@ -146,7 +157,7 @@ class Deployer:
         definitions = self._making.definitions(new.settings, new.edition)
         fresh = {name: self._making.deployments(definitions[name]) for name in after if name not in before}
         services = [self._making.service(deployments) for deployments in fresh.values()]
-        self._making.publish(new.settings)
+        told = self._making.publish(new.settings)
         # From here on nothing can fail.
         changes = []
         for service in services:
@@ -168,10 +179,11 @@ class Deployer:
         changes.sort(key=lambda change: order.get(change.server, len(order)))
         self._say(changes)
         tokens = old.settings.daemon.proxy_tokens != new.settings.daemon.proxy_tokens
-        return DeployReport(tuple(changes), tokens, new.settings.warnings)
+        return DeployReport(tuple(changes), tokens, new.settings.warnings), told
 
     def _check(self, old: Applied, new: Applied) -> None:
         """Raises for what cannot be taken, before anything has changed."""
+        self._may_change()
         names = needs_restart(old.settings, new.settings)
         if names:
             verb = "this setting needs" if len(names) == 1 else "these settings need"

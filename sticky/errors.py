@@ -397,6 +397,16 @@ class ShuttingDown(Unavailable):
     text = "The service is shutting down."
 
 
+class RestartUnderWay(Unavailable):
+    """A new daemon is about to take over, and has read already what this call would change. Nothing has changed."""
+
+    code = "restart_under_way"
+    text = "A new daemon is about to take over."
+
+    def __init__(self) -> None:
+        super().__init__(retry_after=5.0)
+
+
 class ContainerUnavailable(Unavailable):
     """The session lives, its container does not accept a connection just now. The session stays."""
 

@@ -102,6 +102,24 @@ class DaemonView:
     admin_listen: tuple[str, ...] = ()  #: where the admin API does, besides its socket: endpoint strings
 
 
+@attrs.frozen(kw_only=True)
+class WorkerView:
+    """A process that serves clients while the daemon decides: one of its workers, or what an earlier daemon left, with its last
+    clients. What it counts itself is as of its last report, up to a second ago. Times are seconds.
+    """
+
+    name: str
+    state: str  #: "starting", "serving", "stopping", "empty" (it ended; the next one starts in a moment), or "leaving"
+    pid: int | None  #: None: there is no process just now
+    age: float | None  #: since its process was started; of one that is leaving since it came over
+    restarts: int  #: how often it was started again since the daemon's start
+    clients: int  #: connections
+    websockets: int
+    in_flight: int  #: requests
+    sessions: int  #: that it holds: requests of these pass without the daemon being asked
+    answered: int  #: requests, since its start
+
+
 @attrs.frozen
 class ContainerLog:
     """Where a container's output is. It may have ended, and the file may not be there yet."""
@@ -132,6 +150,7 @@ class DeployReport:
     servers: tuple[ServerChange, ...]
     tokens: bool  #: whether proxy tokens differ
     warnings: tuple[str, ...]
+    cut_off: tuple[str, ...] = ()  #: names of workers that were silent, and were ended for that; all others have it
 
 
 @attrs.frozen
@@ -178,7 +197,8 @@ class IDeploying(Interface):
         `recreate` stop now. `force`: a new deployment of each Server, whether or not something differs.
 
         Fails with `errors.ConfigError` or `InvalidError` (what is wrong, or needs a restart), or `errors.Unavailable`
-        (retry); then nothing has changed. Success does not promise that a container of the new definition starts.
+        (retry); then nothing has changed. Fires when no worker serves by the definition before any more. Success does not
+        promise that a container of the new definition starts.
         """
 
     def undo(*, recreate: bool) -> Deferred[DeployReport]:
@@ -193,6 +213,9 @@ class IInspection(Interface):
 
     def daemon() -> DaemonView:
         """The daemon itself."""
+
+    def workers() -> Sequence[WorkerView]:
+        """Other processes that serve clients; none where the daemon itself does."""
 
     def servers() -> Sequence[ServerView]:
         """All Servers, in the order of the configuration."""

@@ -24,7 +24,7 @@ from sticky.core.session import Session
 from sticky.core.tokens import Claims
 from sticky.core.values import Caller, ContainerId, ServerName, SessionId
 from sticky.daemon import Servers
-from sticky.iinspection import ContainerLog, ContainerView, DaemonView, IInspection, ServerView, SessionView
+from sticky.iinspection import ContainerLog, ContainerView, DaemonView, IInspection, ServerView, SessionView, WorkerView
 from sticky.isticky import Address, Credentials, StartRequest, TCPAddress
 from sticky.journal.places import found_by
 from sticky.keys import OPERATOR
@@ -49,6 +49,7 @@ class Inspection:
         url: Callable[[ServerSettings], str],
         listen: Callable[[], Sequence[str]],
         clock: IReactorTime,
+        workers: Callable[[], Sequence[WorkerView]] = tuple,
     ) -> None:
         self._servers = servers
         self.replace(settings)
@@ -57,6 +58,7 @@ class Inspection:
         self._minting = minting
         self._url = url
         self._listen = listen
+        self._workers = workers
         self._clock = clock
         self._began = clock.seconds()
 
@@ -77,6 +79,10 @@ class Inspection:
             tuple(self._listen()),
             self._daemon.admin_listen,
         )
+
+    def workers(self) -> Sequence[WorkerView]:
+        """See `IInspection`."""
+        return self._workers()
 
     def servers(self) -> Sequence[ServerView]:
         """See `IInspection`."""

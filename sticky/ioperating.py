@@ -9,6 +9,8 @@ import attrs
 from zope.interface import Interface
 
 if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
     from sticky.core.values import ServerName
 
 
@@ -39,6 +41,7 @@ class KeyView:
 
     key: str  #: the id of the one in use
     retired: Mapping[str, float]  #: ids of earlier ones, with the Unix time up to which their tokens are good
+    cut_off: tuple[str, ...] = ()  #: after a rotation: names of workers that were silent, and were ended for that
 
 
 class IOperating(Interface):
@@ -57,7 +60,8 @@ class IOperating(Interface):
         """
 
     def revoke_token(token_id: str) -> TokenView | None:
-        """Refuse a proxy token from now on; its sessions go on. One that nobody configured is replaced by the one returned.
+        """Refuse a proxy token from now on, in all workers: they have the daemon look at proxy tokens. Its sessions go on. One
+        that nobody configured is replaced by the one returned.
 
         Raises `errors.UnknownToken`, `errors.BadRequest` for one of the configuration, `errors.StorageFailed`.
         """
@@ -65,9 +69,11 @@ class IOperating(Interface):
     def keys() -> KeyView:
         """The signing keys."""
 
-    def rotate_key(*, revoke: bool) -> KeyView:
+    def rotate_key(*, revoke: bool) -> Deferred[KeyView]:
         """Sign session tokens with a new key. Earlier tokens are good to their end, or with `revoke` no longer: sessions go on
         that nobody can reach any more, until they are idle too long. Raises `errors.StorageFailed`; then nothing has changed.
+
+        Fires when no worker goes by the keys before any more: each has the new ones, or was silent and is ended.
         """
 
     def scaling(server: str) -> ScalingView:

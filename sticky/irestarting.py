@@ -16,8 +16,13 @@ class IRestarting(Protocol):
     def restart(self) -> Deferred[Mapping[str, object]]:
         """Start a new daemon from the same command line and hand over to it: its pid and version.
 
-        Raises, or fails with, `errors.BadRequest` (it cannot be done) or `errors.BadConfiguration` (the new one did not start;
-        the message says why, and this one goes on).
+        Raises, or fails with, `errors.BadRequest` (it cannot be done), `errors.RestartUnderWay` (retry) or
+        `errors.BadConfiguration` (the new one did not start; the message says why, and this one goes on).
+        """
+
+    def may_change(self) -> None:
+        """Raises `errors.RestartUnderWay` (retry) while a new daemon is about to take over: what it has read already (keys, proxy
+        tokens, definitions) must not become another one here, or the change would be lost.
         """
 
 
@@ -32,3 +37,8 @@ class Restarts:
         if self.by is None:
             raise errors.NotFound
         return self.by.restart()
+
+    def may_change(self) -> None:
+        """See `IRestarting`."""
+        if self.by is not None:
+            self.by.may_change()

@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from sticky import keys
-from sticky.core.tokens import Claims, Verifier
+from sticky.core.tokens import Claims, SigningKey, Verifier
 from sticky.errors import ConfigError
 
 RETIRED: Final = "retired-keys"
@@ -42,6 +42,7 @@ class KeyRing:
         self.retired = {name: key for name, key in self._read().items() if key.until > wall()}  #: by id
         kept = keys.read_key(state_dir, DEPLOYMENT_KEY)
         self._naming = self._current if kept is None else kept
+        self._next: SigningKey | None = None  # announced, and signs nothing yet
         self.verifier = Verifier(self.publics)
 
     @property
@@ -52,7 +53,16 @@ class KeyRing:
     @property
     def publics(self) -> Mapping[str, bytes]:
         """The public halves of all keys that count, by id."""
-        return {**{name: key.public for name, key in self.retired.items()}, self._current.key_id: self._current.public}
+        signing = [self._current] if self._next is None else [self._current, self._next]
+        return {
+            **{name: key.public for name, key in self.retired.items()},
+            **{key.key_id: key.public for key in signing},
+        }
+
+    @property
+    def hexes(self) -> Mapping[str, str]:
+        """The same in hex, as they go to other processes."""
+        return {key_id: public.hex() for key_id, public in self.publics.items()}
 
     def sign(self, claims: Claims) -> str:
         """See `SigningKey.sign`: by the key in use at this moment."""
@@ -62,8 +72,15 @@ class KeyRing:
         """See `SigningKey.fingerprint`: the same before and after a rotation, but for one that revokes."""
         return self._naming.fingerprint(text)
 
+    def announce(self) -> None:
+        """Make the key that the next rotation will sign with, so that whoever verifies can know it before that. In memory only."""
+        if self._next is None:
+            self._next = keys.new_signing_key(self._random)
+            self.verifier.add_key(self._next.key_id, self._next.public)
+
     def rotate(self, until: float | None) -> None:
-        """Sign with a new key from now on. Tokens of the earlier ones are good up to `until` (Unix time); None: no longer.
+        """Sign with a new key from now on, with the one that was announced. Tokens of the earlier ones are good up to `until`
+        (Unix time); None: no longer.
 
         Raises OSError if the files cannot be written; then the earlier key goes on. After None deployments get other names at
         their next deploy: whoever has the old key must not be able to guess at what they stand for.
@@ -76,10 +93,11 @@ class KeyRing:
             retired[old.key_id] = Retired(old.public, until)
         # Before the key: a rotation that stops half way must not leave a revoked key to be taken at the next start.
         self._write(retired)
-        fresh = keys.new_signing_key(self._random)
+        self.announce()
+        fresh = self._next
+        assert fresh is not None
         keys.write_key(self._state_dir, keys.SIGNING_KEY, fresh)
-        self._current = fresh
-        self.verifier.add_key(fresh.key_id, fresh.public)
+        self._current, self._next = fresh, None
         if until is None:
             for name in {*self.retired, old.key_id}:
                 self.verifier.drop_key(name)

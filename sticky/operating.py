@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -46,9 +48,13 @@ class Operating:
         admitted: Callable[[], ProxyTokens],
         wall: Callable[[], float],
         now: Callable[[], float],
-        rotated: Callable[[], object] = lambda: None,
+        keys_changed: Callable[[], Deferred[tuple[str, ...]]] = lambda: succeed(()),
+        may_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`own_token`: the one that nobody configured, made if it is missing. `rotated` is called after the keys changed."""
+        """`own_token`: the one that nobody configured, made if it is missing. `keys_changed` tells the workers: fires when each has
+        the keys that are good now, with the names of those that were cut off instead. `may_change` raises a Refusal while
+        nothing may be changed that the next daemon has read already.
+        """
         self._servers = servers
         self._autoscaling = autoscaling
         self._store = store
@@ -58,7 +64,9 @@ class Operating:
         self._admitted = admitted
         self._wall = wall
         self._now = now
-        self._rotated = rotated
+        self._keys_changed = keys_changed
+        self._may_change = may_change
+        self._turn = DeferredLock()  # of rotations
 
     def bearer(self) -> str | None:
         """See `IOperating`."""
@@ -73,6 +81,7 @@ class Operating:
 
     def scale(self, server: str, changes: Mapping[str, object]) -> ScalingView:
         """See `IOperating`."""
+        self._may_change()
         return self._autoscaling.update(self._servers, server, changes)
 
     # --- proxy tokens
@@ -86,6 +95,7 @@ class Operating:
         read = _read(given)
         if read["expires_at"] is not None and read["expires_at"] <= self._wall():
             raise errors.BadRequest("expires_at is over already.")
+        self._may_change()
         with _kept("The new proxy token"):
             token, secret = self._store.create(
                 read["owner"], frozenset(read["servers"]), read["expires_at"], read["admin"]
@@ -102,6 +112,7 @@ class Operating:
         source = self._view(token).source
         if source == "configuration":
             raise errors.BadRequest(f"{token_id} is configured: remove it from the file, then deploy that.")
+        self._may_change()
         with _kept("The revocation"):
             if source == "created":
                 self._store.revoke(token_id)
@@ -135,19 +146,29 @@ class Operating:
         """See `IOperating`."""
         return KeyView(self._ring.key_id, {name: key.until for name, key in self._ring.retired.items()})
 
-    def rotate_key(self, *, revoke: bool) -> KeyView:
+    def rotate_key(self, *, revoke: bool) -> Deferred[KeyView]:
         """See `IOperating`. A token is good as long as its container may live: the oldest limit counts from now."""
+        rotated: Deferred[KeyView] = self._turn.run(lambda: Deferred.fromCoroutine(self._rotate(revoke)))
+        return rotated
+
+    async def _rotate(self, revoke: bool) -> KeyView:
+        self._may_change()
+        self._ring.announce()
+        # A token that one worker's client was given may be used at another one in the next moment.
+        cut_off = await self._keys_changed()
+        self._may_change()
         boxes = [box for server in self._servers.all() for box in server.fleet.capacity.containers.values()]
         left = max((box.dies_at - self._now() for box in boxes), default=0.0)
         with _kept("The new key"):
             self._ring.rotate(None if revoke else self._wall() + max(0.0, left) + LEEWAY)
-        self._rotated()
+        if revoke:
+            cut_off += await self._keys_changed()
         self.log.info(
             "session tokens are signed by the new key {key}; earlier tokens are {fate}",
             key=self._ring.key_id,
             fate="refused" if revoke else "good to their end",
         )
-        return self.keys()
+        return attrs.evolve(self.keys(), cut_off=cut_off)
 
 
 @contextmanager

@@ -279,8 +279,8 @@ def access_log_to(brand: str, target: str, form: str, reactor: Any) -> AccessLog
     return AccessLog(brand, FORMS[form](), Lines(None if target == "-" else Path(target), reactor))
 
 
-def proxy_config(settings: Settings, keys: Mapping[str, bytes]) -> ProxyConfig:
-    """What workers must know. Limits of the whole edge are shared out among them."""
+def proxy_config(settings: Settings, keys: Mapping[str, str]) -> ProxyConfig:
+    """What workers must know. `keys` in hex. Limits of the whole edge are shared out among them."""
     daemon = settings.daemon
     whole = limits(daemon)
     share = attrs.evolve(
@@ -291,7 +291,7 @@ def proxy_config(settings: Settings, keys: Mapping[str, bytes]) -> ProxyConfig:
     return ProxyConfig(
         brand=daemon.brand,
         edge=EdgeSettings(limits=share, trusted_proxies=TrustedProxies(daemon.trusted_proxies)),
-        keys={key_id: public.hex() for key_id, public in keys.items()},
+        keys=dict(keys),
         sites=tuple(site(server) for server in settings.servers),
         serial=frozenset(server.name for server in settings.servers if server.policy.serial),
         access_log=daemon.access_log,

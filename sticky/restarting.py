@@ -6,6 +6,7 @@ Decides in which order; what each part does about it is the part's own. The new 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.protocol import Factory, ProcessProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -24,6 +26,7 @@ from sticky import errors
 from sticky.succession import TAKE_OVER, UP, VARIABLE, Inheritance
 from sticky.workers.frames import Link, Message
 
+SAID_LATE = 0.1  #: seconds from the end of the new daemon to the moment when its last words are in the file
 STARTS_WITHIN = 120.0  #: seconds from its start to being ready: an app may take 30 to import
 TAKES_OVER_WITHIN = 30.0  #: seconds from being ready to being up: nobody decides anything meanwhile
 
@@ -43,7 +46,6 @@ STEPS: dict[tuple[Restart, str], Restart] = {
     (Restart.STARTING, "fail"): Restart.NONE,
     (Restart.RESTING, "up"): Restart.LEFT,
     (Restart.RESTING, "fail"): Restart.NONE,
-    (Restart.LEFT, "fail"): Restart.LEFT,  # its link is closed when nothing is left to be said
 }
 
 
@@ -60,7 +62,7 @@ class Old(Protocol):
         """Decide nothing any more, write what is pending, accept nobody. Fires with the number of proxies that will move."""
 
     def wake(self) -> None:
-        """Go on as before."""
+        """Go on as before. Called when `rest` is through, however that went."""
 
     def leave(self, path: str) -> None:
         """The next daemon's proxies come in there: be one of them."""
@@ -90,11 +92,15 @@ class Restarter:
         self._said = -1  # what the new one writes to its standard error
         self._impatience: Any = None
         self._pid_file = b""
+        self._rest: Deferred[int] | None = None
+        self._process: Any = None  # the one that was spawned; one that daemonizes ends at once, and lives
+        self._pidfd = -1  # of the one that is about to take over
+        self._undecided: list[Deferred[None]] = []
 
     def restart(self) -> Deferred[Mapping[str, object]]:
         """Start a new daemon and hand over to it. Fires with its pid and version; fails with a Refusal that says why not."""
         if self.state is not Restart.NONE:
-            raise errors.BadRequest("A restart is under way already.")
+            raise errors.RestartUnderWay
         listening, lock = self._old.listening(), self._old.lock()
         self.state = STEPS[self.state, "start"]
         self.log.info("a new daemon is started: {command}", command=" ".join(self._command.arguments))
@@ -132,51 +138,100 @@ class Restarter:
         self._wait(STARTS_WITHIN)
         env = {**os.environ, VARIABLE: given.renumbered()}
         descriptors = {0: nothing, 1: 1, 2: self._said, **given.descriptors()}
-        self._reactor.spawnProcess(
+        self._process = self._reactor.spawnProcess(
             _New(), self._command.arguments[0], list(self._command.arguments), env,
             str(self._command.directory), childFDs=descriptors,
         )  # fmt: skip
 
+    def may_change(self) -> None:
+        """See `IRestarting`."""
+        if self.state is not Restart.NONE:
+            raise errors.RestartUnderWay
+
+    def decide(self) -> Deferred[None]:
+        """This daemon is to end: fires when it is known whether it is in charge. A new one that is not yet never will be."""
+        if self.state in (Restart.NONE, Restart.LEFT):
+            return succeed(None)
+        decided: Deferred[None] = Deferred()
+        self._undecided.append(decided)
+        self._give_up("this daemon was told to end")
+        return decided
+
     def _ready(self, message: Message) -> Deferred[Message]:
+        pidfd = os.pidfd_open(int(message["pid"]))
         self.state = STEPS[self.state, "ready"]
+        self._pidfd = pidfd
         self._wait(TAKES_OVER_WITHIN)
-        return self._old.rest().addCallback(lambda proxies: {"proxies": proxies})
+        self._rest = self._old.rest()
+        asked: Deferred[Message] = Deferred()
+        self._rest.addCallbacks(
+            lambda proxies: asked.callback({"proxies": proxies}), lambda failure: asked.errback(failure)
+        )
+        return asked
 
     def _up(self, message: Message) -> None:
+        """It has taken everything up, and decides nothing before this is answered: there is one in charge at each moment."""
         self.state = STEPS[self.state, "up"]
         self._wait(None)
         self.log.info("the new daemon is in charge, pid {pid}", pid=message["pid"])
-        self._old.leave(message["socket"])
-        self._close()
+        try:
+            self._old.leave(message["socket"])
+        except Exception:  # the other one is in charge all the same, and hears so
+            self.log.failure("this daemon has not left in order")
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.callback({"pid": message["pid"], "version": message["version"]})
 
     def _lost(self) -> None:
-        if self.state is not Restart.LEFT:
-            # What it said last may be on its way to the file still.
-            self._reactor.callLater(0.1, self._fail, "it ended")
+        if self.state is Restart.LEFT:
+            self._close()
+        else:
+            self._reactor.callLater(SAID_LATE, self._fail, "it ended")
 
     def _late(self) -> None:
         self._impatience = None
-        if self._link is not None:
-            self._link.close()
+        self._give_up("it took too long")
+
+    def _give_up(self, reason: str) -> None:
+        """The new one is not to take over any more. `_lost` follows when it is gone, or cannot do so any more."""
+        self.log.warn("the new daemon is given up: {reason}", reason=reason)
+        if self._link is None:
+            return  # it is gone, and `_fail` is about to come
+        self._link.deaf = True  # what it says in this very moment comes too late
+        if self._pidfd >= 0:
+            # By closing the link alone two might be in charge: it may have taken everything up, and go on from there.
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            return
+        if self._process is not None:
+            try:
+                self._process.signalProcess("KILL")  # it holds the state directory's lock
+            except ProcessExitedAlready:
+                pass
+        self._link.close()
 
     def _fail(self, reason: str) -> None:
-        rested = self.state is Restart.RESTING
+        rest, self._rest = self._rest, None
         self.state = STEPS[self.state, "fail"]
-        if self.state is Restart.LEFT:
-            return
         self._wait(None)
         said = self._last_words() or reason
         self.log.error("the new daemon did not start, this one goes on: {reason}", reason=said)
         self._close()
         self._put_pid_file_back()
-        if rested:
-            self._old.wake()
+        if rest is None:
+            self._failed(said)
+        else:
+            rest.addErrback(lambda failure: self.log.failure("this daemon could not rest", failure))
+            rest.addCallback(lambda _: self._old.wake())
+            rest.addErrback(lambda failure: self.log.failure("this daemon could not go on in order", failure))
+            rest.addCallback(lambda _: self._failed(said))
+
+    def _failed(self, said: str) -> None:
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.errback(Failure(errors.BadConfiguration(f"The new daemon did not start: {said}")))
+        undecided, self._undecided = self._undecided, []
+        for one in undecided:
+            one.callback(None)
 
     def _last_words(self) -> str:
         """Of the lines on its standard error the last one of ours, or the last one; nothing where it never had one."""
@@ -196,6 +251,10 @@ class Restarter:
         if self._said >= 0:
             os.close(self._said)
             self._said = -1
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+        self._process = None
         if self._link is not None:
             self._link.lost = _nothing
             self._link.close()

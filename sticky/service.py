@@ -44,6 +44,7 @@ from sticky.core.fleet import TOKEN_LEEWAY, Fleet
 from sticky.core.memory import Memory
 from sticky.core.recall import buried, memory_of, recall
 from sticky.core.records import ContainerMoved, Record, SessionDrains
+from sticky.core.session import SessionState
 from sticky.core.tokens import Claims
 from sticky.core.values import (
     UNBOUNDED,
@@ -112,16 +113,23 @@ class ServerService(SessionAnswers, Service):
 
     # --- start and stop
 
-    def recall(self, found: Found) -> None:
+    def recall(self, found: Found, patience: float = 0.0) -> None:
         """Take up what an earlier daemon left, before `startService`: its containers, their sessions, and how others ended.
 
         Containers of another deployment keep their sessions to the end; those that are gone take their sessions along.
+        `patience`: seconds in which proxies of the earlier daemon may come and say what is in flight; idle clocks start after that, so
+        that no session is shortened by how long they take.
         """
         now, newest = self._clock.seconds(), self.fleet.capacity.deployment
         forget_at = now + self.fleet.policy.container_max_age + TOKEN_LEEWAY
         memory = found.memory if found.same_boot else buried(found.memory, forget_at)
         lost = self.containers.adopt(memory, found.places)
-        self._carry_out(recall(self.fleet, now, memory))
+        effects = recall(self.fleet, now, memory)
+        for ledger in self.fleet.ledgers:
+            for session in ledger:
+                if session.state is SessionState.ACTIVE:
+                    ledger.extend(now + patience, session.id)
+        self._carry_out(effects)
         for container in lost:
             self._step(ContainerExited(container, "killed"))
         for container, box in memory.containers.items():

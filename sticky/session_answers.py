@@ -27,6 +27,8 @@ class SessionAnswers:
     _clock: IReactorTime
     _journal: Journal
     _leases: LeaseBook
+    #: fires when all who may hold sessions are known to hold them, and act on what they are told; None: they are
+    everybody: Callable[[], Deferred[None] | None] = staticmethod(lambda: None)
 
     def _follow_up(self) -> None:
         raise AssertionError("the service's own")
@@ -62,7 +64,9 @@ class SessionAnswers:
 
     def _told(self, told: list[Deferred[None]]) -> Deferred[None]:
         """Fires when it is durable, and everybody who holds the session knows."""
-        settled = self._journal.settled()
+        settled, everybody = self._journal.settled(), self.everybody()
+        if everybody is not None:
+            told.append(everybody)
         return settled if not told else DeferredList(told, consumeErrors=True).addCallback(lambda _: settled)
 
     def status(self, claims: Claims) -> SessionStatus:

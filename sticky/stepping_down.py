@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -31,21 +31,28 @@ from sticky.workers.leaving import RESTARTED, Leaving
 from sticky.workers.pool import Workers
 from sticky.workers.proxies import Proxies
 from sticky.workers.switch import ControlSwitch
+from sticky.workers.told import Keys, Told
 from sticky.workers.turns import FarTurns
+
+MOVES_WITHIN = 5.0  #: seconds that workers have to go to the next daemon, where this one is told to end meanwhile
 
 
 @attrs.frozen
 class Edge:
-    """What serves clients in this very process."""
+    """What serves clients in this very process. `keys`: public halves that count now, by id, in hex."""
 
     context: EdgeContext
     relays: WebSocketRelays
     control: ControlSwitch
+    verifier: Keys
+    keys: Callable[[], Mapping[str, str]]
 
 
 @implementer(IRouting)
 class Resting:
     """Lets nobody in for a moment: requests wait until it is known who decides about them."""
+
+    log = Logger()
 
     def __init__(self) -> None:
         self._waiting: dict[Deferred[Any], tuple[Claims | Visit, ILeaseHolder, bool]] = {}
@@ -76,8 +83,10 @@ class Resting:
                     let_in(claims.shown)
                     claims = attrs.evolve(claims, shown=None)
                 lease = routing.begin(claims, holder, websocket)
-            except errors.Refusal as refusal:
-                waiting.errback(refusal)
+            except Exception as problem:  # one that cannot be let in must not keep the others waiting for ever
+                if not isinstance(problem, errors.Refusal):
+                    self.log.failure("a request that waited could not be let in")
+                waiting.errback(problem)
                 continue
             if isinstance(lease, Deferred):
                 self._asked[waiting] = lease
@@ -87,7 +96,10 @@ class Resting:
 
 
 class SteppingDown:
-    """See the module. `edge` is None where workers serve. `over` is called when the last client has gone."""
+    """See the module. `edge` is None where workers serve.
+
+    `left` is called when another daemon is in charge, `over` when the last client has gone.
+    """
 
     log = Logger()
 
@@ -106,6 +118,7 @@ class SteppingDown:
         edge: Edge | None,
         reactor: Any,
         drain_timeout: float,
+        left: Callable[[], None],
         over: Callable[[], None],
     ) -> None:
         self._daemon = daemon
@@ -121,7 +134,9 @@ class SteppingDown:
         self._edge = edge
         self._reactor = reactor
         self._drain_timeout = drain_timeout
+        self._left = left
         self._over = over
+        self._moving: Deferred[Any] = succeed(None)  # fires when all proxies have gone to the next daemon
         self._resting = Resting()
         self._leaving: Leaving | None = None
         self._far: FarDaemon | None = None
@@ -175,6 +190,7 @@ class SteppingDown:
     def leave(self, path: str) -> None:
         """See `restarting.Old`."""
         self._daemon.left = self._end
+        self._left()
         assert isinstance(self._journal, JournalService)
         self._journal.let_go()
         self._admin.leave()
@@ -183,11 +199,12 @@ class SteppingDown:
             done.addErrback(lambda failure: self.log.failure("a backend was not left in order", failure))
         if self._edge is None:
             self._workers.release()
-            self._proxies.move(path, self._drain_timeout).addCallback(lambda _: self._over())
+            self._moving = self._proxies.move(path, self._drain_timeout)
+            self._moving.addCallback(lambda _: self._over())
             self._listeners.leave()
             return
         self._become_a_proxy(self._edge, path)
-        self._proxies.move(path, self._drain_timeout)
+        self._moving = self._proxies.move(path, self._drain_timeout)
         self._listeners.leave()
 
     def _become_a_proxy(self, edge: Edge, path: str) -> None:
@@ -195,13 +212,14 @@ class SteppingDown:
         self._far = far = FarDaemon(
             self._reactor,
             "earlier daemon",
-            welcomed=lambda config: None,
+            welcomed=lambda config: told.take(config),
             lost=self._lost,
             close=edge.relays.close_all,
             stop=self._over,
             moved=lambda within: None,
             tally=lambda: {"clients": context.doors.inside, "websockets": edge.relays.open},
         )
+        told = Told(edge.verifier, context.sites, far.turns, edge.keys())
         for server in self._servers.all():
             for lease in server.held():
                 if isinstance(lease, TurnLease):
@@ -217,7 +235,7 @@ class SteppingDown:
         context.routing = far.routing
         self._resting.go(far.routing)
         edge.control.go(far.control)
-        far.connect(path)
+        far.connect(path, moved=True)
         self._leaving = Leaving(self._reactor, context, edge.relays, self._drain_timeout, self._over)
 
     def _lost(self) -> None:
@@ -226,6 +244,11 @@ class SteppingDown:
 
     async def _end(self) -> None:
         """The process is about to end, in order or by a signal."""
+        if not self._moving.called:
+            # Workers end with whoever started them until they know that another daemon has them.
+            moved: Deferred[None] = Deferred()
+            self._moving.addCallback(lambda _: None if moved.called else moved.callback(None))
+            await moved.addTimeout(MOVES_WITHIN, self._reactor).addErrback(lambda _: None)
         if self._leaving is not None:
             self._leaving.stop()
         if self._edge is not None:

@@ -20,9 +20,9 @@ FIRST_FD: Final = 3
 
 # What the two say to each other (`workers.frames`).
 TAKE_OVER: Final = (
-    "take_over"  # the new one is ready: asks; answered when the old one rests: {"proxies": how many will come}
+    "take_over"  # the new one is ready: {"pid"}; answered when the old one rests: {"proxies": how many will come}
 )
-UP: Final = "up"  # the new one is in charge: {"socket", "pid", "version"}
+UP: Final = "up"  # the new one has taken everything up: {"socket", "pid", "version"}; answered: it is in charge
 
 
 @attrs.frozen

@@ -20,6 +20,7 @@ from sticky._version import __version__
 from sticky.admin.service import AdminService
 from sticky.listeners import Listeners
 from sticky.succession import TAKE_OVER, UP, Inheritance, sockets_of
+from sticky.workers import messages
 from sticky.workers.frames import Link
 from sticky.workers.proxies import Proxies
 
@@ -30,6 +31,7 @@ class Successor:
     """See `daemon.Predecessor`."""
 
     log = Logger()
+    patience = messages.TRY_FOR
 
     def __init__(
         self, found: Inheritance, listeners: Listeners, admin: AdminService, proxies: Proxies, reactor: Any
@@ -38,6 +40,9 @@ class Successor:
         self._proxies = proxies
         self._reactor = reactor
         self._up = False
+        self._said = os.dup(
+            2
+        )  # what the old one reads; a twistd that goes into the background closes descriptor 2 itself
         listeners.inherited = sockets_of(found)
         admin.succeeds = True
 
@@ -50,6 +55,11 @@ class Successor:
         doing = Deferred.fromCoroutine(self._take_over(take_up, open_up))
         doing.addErrback(self._failed)
 
+    def give_up(self) -> None:
+        """See `daemon.Predecessor`."""
+        if not self._up:
+            os._exit(1)
+
     async def _take_over(self, take_up: Callable[[], None], open_up: Callable[[], None]) -> None:
         link = Link(self._reactor)
         link.lost = self._lost
@@ -57,13 +67,15 @@ class Successor:
         with socket.socket(fileno=self._found.link) as given:
             given.setblocking(False)
             self._reactor.adoptStreamConnection(given.fileno(), socket.AF_UNIX, factory)
-        answer = await link.ask(TAKE_OVER)
+        answer = await link.ask(TAKE_OVER, pid=os.getpid())
         take_up()
         self._proxies.open()
+        self._proxies.expect(answer["proxies"])
+        # Not in charge before the old one has said so: it may have lost patience, or been told to end, meanwhile.
+        await link.ask(UP, socket=self._proxies.socket, pid=os.getpid(), version=__version__)
         self._up = True
-        link.tell(UP, socket=self._proxies.socket, pid=os.getpid(), version=__version__)
         link.leave()
-        await self._proxies.gathered(answer["proxies"], GATHERS_WITHIN)
+        await self._proxies.gathered(GATHERS_WITHIN)
         open_up()
         os.dup2(self._found.stderr, 2)
         os.close(self._found.stderr)

@@ -6,12 +6,14 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from twisted.application.service import IService, Service
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ReactorNotRunning
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import globalLogPublisher
 
@@ -66,6 +68,7 @@ from sticky.workers.front import WorkerFront
 from sticky.workers.pool import Workers
 from sticky.workers.proxies import Proxies
 from sticky.workers.switch import ControlSwitch
+from sticky.workers.views import views as worker_views
 
 
 def monotonic(reactor: Any) -> None:
@@ -82,12 +85,13 @@ def assemble(
     reactor: Any,
     turn: Turn | None = None,
     command: CommandLine | None = None,
+    left: Callable[[], None] = lambda: None,
     over: Callable[[], None] = lambda: None,
 ) -> Daemon:
     """The whole daemon. Creates the state directory and its keys; raises `ConfigError` if they cannot be used.
 
-    `command`: how to start another one like it; without it there is no restart. `over` is called when that has replaced this one
-    and the last client has gone.
+    `command`: how to start another one like it; without it there is no restart. `left` is called when that has replaced this one,
+    `over` when the last client has gone, too.
     """
     state_dir = settings.daemon.state_dir
     make_state_dir(state_dir)
@@ -161,7 +165,8 @@ def assemble(
         turn=turn,
     )
     now = [settings]  # what was published last
-    proxies = Proxies(reactor, servers, control, lambda: parts.proxy_config(now[0], ring.publics), health.doubt)
+    proxies = Proxies(reactor, servers, control, lambda: parts.proxy_config(now[0], ring.hexes), health.doubt)
+    servers.everybody = proxies.complete
     alone = settings.daemon.workers == 1
     listeners = Listeners(
         reactor,
@@ -181,9 +186,10 @@ def assemble(
         url=public_url,
         listen=lambda: listeners.urls,
         clock=reactor,
+        workers=lambda: worker_views(workers.workers, proxies.members, reactor.seconds()),
     )
 
-    def publish(settings: Settings) -> None:
+    def publish(settings: Settings) -> Deferred[tuple[str, ...]]:
         tokens = parts.proxy_tokens(settings, store)  # the one thing here that can fail
         sites.replace([parts.site(server) for server in settings.servers])
         control.proxy_tokens = tokens
@@ -191,16 +197,18 @@ def assemble(
         inspection.replace(settings)
         autoscaling.deployed(settings)
         now[0] = settings
-        proxies.configure()
+        return proxies.configure()
 
     def in_thread(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
         return deferToThreadPool(reactor, reactor.getThreadPool(), function, *arguments)
 
+    restarts = Restarts()
     deployer = Deployer(
         Applied(settings, sources),
         servers,
         deployments,
         Making(_load, definitions, service, publish, with_backends, in_thread),
+        restarts.may_change,
     )
     operating = Operating(
         servers=servers,
@@ -212,10 +220,10 @@ def assemble(
         admitted=lambda: control.proxy_tokens,
         wall=time.time,
         now=reactor.seconds,
-        rotated=proxies.configure,
+        keys_changed=proxies.configure,
+        may_change=restarts.may_change,
     )
     door = TokenDoor(lambda: control.proxy_tokens, frozenset(settings.daemon.admin_hosts), failures, reactor, time.time)
-    restarts = Restarts()
     admin = AdminService(
         settings.daemon.admin,
         inspection,
@@ -253,13 +261,15 @@ def assemble(
         settings.daemon.listen,
         proxies,
         workers,
-        Edge(context, relays, switch) if alone else None,
+        Edge(context, relays, switch, verifier, lambda: ring.hexes) if alone else None,
         reactor,
         settings.daemon.drain_timeout,
+        left,
         over,
     )
     if command is not None:
-        restarts.by = Restarter(stepping_down, command, reactor)
+        restarts.by = restarter = Restarter(stepping_down, command, reactor)
+        daemon.decide = restarter.decide
     found = inherited(os.environ)
     if found is not None:
         daemon.predecessor = Successor(found, listeners, admin, proxies, reactor)
@@ -321,12 +331,14 @@ def make_service(settings: Settings, sources: Sources, twistd: MutableMapping[st
     turn = accelerate(reactor)
     reactor.callWhenRunning(settle)
 
+    def left() -> None:
+        twistd["pidfile"] = ""  # it is the other daemon's: twistd would remove it with this one's end
+
     def over() -> None:
-        twistd["pidfile"] = ""  # it is the other daemon's
-        if reactor.running:
+        with suppress(ReactorNotRunning):  # it was told to end in the meantime
             reactor.stop()
 
     command = command_line(sources.cwd, twistd.get("pidfile"))
-    daemon = assemble(settings, sources, reactor, turn, command, over)
+    daemon = assemble(settings, sources, reactor, turn, command, left, over)
     impatient(daemon, reactor)
     return daemon

@@ -25,14 +25,14 @@ from sticky.core.proxy_tokens import FailureLimit
 from sticky.core.tokens import Verifier
 from sticky.edge.context import EdgeContext, EdgeFactory
 from sticky.edge.dialling import Dialler
-from sticky.edge.site import Site, Sites
+from sticky.edge.site import Sites
 from sticky.edge.websocket import RelayTimes, WebSocketRelays
 from sticky.edge.wire import Names
 from sticky.observe.access import AccessLog, Over
 from sticky.workers.config import ProxyConfig
 from sticky.workers.far import FarDaemon
 from sticky.workers.leaving import Leaving
-from sticky.workers.values import made
+from sticky.workers.told import Told
 
 _PR_SET_PDEATHSIG = 1
 STOPS_AFTER = 0.2  #: seconds that the last bytes have
@@ -89,7 +89,7 @@ class WorkerProcess:
         self._listeners = listeners
         self._sites = Sites([])
         self._verifier = Verifier({})
-        self._keys: Mapping[str, str] = {}
+        self._told = Told(self._verifier, self._sites, self.far.turns, {})
         self._dialler = Dialler(reactor, self.far.doubt)
         self._relays: WebSocketRelays | None = None
         self._context: EdgeContext | None = None
@@ -97,18 +97,11 @@ class WorkerProcess:
         self._served = ByServer()
         self._ports: list[Any] = []
         self._leaving: Leaving | None = None
+        self._stopping = False
 
     def _welcomed(self, config: Any) -> None:
         """A daemon says what to serve: the first time, or something has changed."""
-        said = made(ProxyConfig, config)
-        for key_id in self._keys.keys() - said.keys.keys():
-            self._verifier.drop_key(key_id)
-        for key_id in said.keys.keys() - self._keys.keys():
-            self._verifier.add_key(key_id, bytes.fromhex(said.keys[key_id]))
-        self._keys = said.keys
-        sites: Sequence[Site] = said.sites
-        self._sites.replace(sites)
-        self.far.turns.servers = said.serial
+        said = self._told.take(config)
         if self._context is None:
             self._serve(said)
 
@@ -153,6 +146,9 @@ class WorkerProcess:
             self._leaving = Leaving(self._reactor, self._context, self._relays, within, self._stop)
 
     def _stop(self) -> None:
+        if self._stopping:
+            return  # the daemon says so, and in the same moment the last client has gone
+        self._stopping = True
         if self._leaving is not None:
             self._leaving.stop()
         if self._context is not None:

@@ -186,6 +186,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "edge.site",
         "edge.websocket",
         "errors",
+        "iinspection",
         "isticky",
         "lease",
         "observe.access",

@@ -14,13 +14,14 @@ from sticky.daemon import Daemon, Servers
 from sticky.journal.service import NoJournalService
 
 
-class StopTests(SynchronousTestCase):
+class DaemonCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.websockets: Deferred[None] = Deferred()
         self.cuts = 0
         journal = NoJournalService(Path(self.mktemp()))
-        parts: dict[str, Any] = {"listeners": Service(), "admin": Service(), "health": Service()}
+        self.listeners = Service()
+        parts: dict[str, Any] = {"listeners": self.listeners, "admin": Service(), "health": Service()}
         self.daemon = Daemon(
             servers=Servers([]),
             backends=[],
@@ -39,6 +40,8 @@ class StopTests(SynchronousTestCase):
         if not self.websockets.called:
             self.websockets.callback(None)
 
+
+class StopTests(DaemonCase):
     def test_a_websocket_that_answers_no_close_is_cut_when_the_time_is_up(self) -> None:
         stopped = self.daemon.stopService()
         self.clock.advance(6.9)
@@ -57,3 +60,53 @@ class StopTests(SynchronousTestCase):
         self.websockets.callback(None)
         self.successResultOf(stopped)
         self.assertEqual((self.cuts, self.clock.getDelayedCalls()), (0, []))
+
+    def test_it_is_first_known_whether_another_daemon_is_in_charge(self) -> None:
+        decided: Deferred[None] = Deferred()
+        self.daemon.decide = lambda: decided
+        stopped = self.daemon.stopService()
+        self.websockets.callback(None)
+        self.assertNoResult(stopped)
+        left: list[str] = []
+
+        async def leave() -> None:
+            left.append("as somebody else's proxy")
+
+        self.daemon.left = leave
+        decided.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual(left, ["as somebody else's proxy"])
+
+    def test_whoever_cannot_say_so_does_not_keep_it_for_ever(self) -> None:
+        self.daemon.decide = Deferred
+        stopped = self.daemon.stopService()
+        self.websockets.callback(None)
+        self.clock.advance(7.1)
+        self.successResultOf(stopped)
+        self.assertEqual(len(self.flushLoggedErrors()), 1)
+
+
+class Before:
+    """The daemon that ours is to replace."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.open_up: Any = None
+
+    def take_over(self, take_up: Any, open_up: Any) -> None:
+        self.open_up = open_up
+
+    def give_up(self) -> None:
+        self.done.append("give up")
+
+
+class SuccessorTests(DaemonCase):
+    def test_told_to_end_it_asks_first_who_is_in_charge_and_never_opens_up(self) -> None:
+        self.daemon.predecessor = before = Before()  # type: ignore[assignment]
+        self.daemon.startService()
+        stopped = self.daemon.stopService()
+        self.assertEqual(before.done, ["give up"])
+        self.websockets.callback(None)
+        self.successResultOf(stopped)
+        before.open_up()
+        self.assertFalse(self.listeners.running)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -47,6 +47,8 @@ class DeployingCase(SynchronousTestCase):
         self.backend = MemoryBackend(self.clock)
         self.numbers = iter(range(1, 100_000))
         self.published: list[Settings] = []
+        self.workers: Deferred[tuple[str, ...]] | None = None  #: fires when they have it; None: there are none
+        self.restarting = False
         self.broken: Exception | None = None  #: what loading fails with
         self.threads: list[Deferred[Any]] | None = None  #: a list: loading takes until a test fires what is in it
         key = SigningKey("k1", bytes(32))
@@ -61,11 +63,17 @@ class DeployingCase(SynchronousTestCase):
         self.servers = Servers([self.service(one) for one in deployments.values()])
         for server in self.servers.by_name.values():
             server.startService()
-        making = Making(
-            self.load, self.definitions, self.service, self.published.append, self.deployments, self.in_thread
-        )
-        self.deployer = Deployer(Applied(settings, sources), self.servers, deployments, making)
+        making = Making(self.load, self.definitions, self.service, self.publish, self.deployments, self.in_thread)
+        self.deployer = Deployer(Applied(settings, sources), self.servers, deployments, making, self.may_change)
         self.addCleanup(self.stop)
+
+    def publish(self, settings: Settings) -> Deferred[tuple[str, ...]]:
+        self.published.append(settings)
+        return self.workers or succeed(())
+
+    def may_change(self) -> None:
+        if self.restarting:
+            raise errors.RestartUnderWay
 
     def deployments(self, definition: Definition) -> Deployments:
         return Deployments(definition, {"memory": self.backend}.get)
@@ -278,9 +286,33 @@ class RefusedTests(DeployingCase):
         self.servers.by_name[GAME].drain()
         self.failureResultOf(self.deployer.deploy(), errors.ShuttingDown)
 
+    def test_nothing_changes_while_a_new_daemon_is_about_to_take_over(self) -> None:
+        self.begin(table("game"))
+        claims = self.session()
+        self.threads = []
+        deployed = self.deployer.deploy(force=True)
+        self.restarting = True  # it has read the definition, and may have another one
+        self.threads[0].callback(None)
+        self.failureResultOf(deployed, errors.RestartUnderWay)
+        self.threads = None
+        self.unchanged(claims)
+
     def test_there_is_nothing_to_undo_at_first(self) -> None:
         self.begin(table("game"))
         self.failureResultOf(self.deployer.undo(recreate=False), errors.BadRequest)
+
+
+class WorkersTests(DeployingCase):
+    def test_it_is_answered_when_every_worker_has_it_and_says_which_was_ended_instead(self) -> None:
+        self.begin(table("game"))
+        for number, again in enumerate((lambda: self.deployer.deploy(force=True), self.deployer.undo), 1):
+            told: Deferred[tuple[str, ...]] = Deferred()
+            self.workers = told
+            done = again()
+            self.assertEqual(len(self.published), number)
+            self.assertNoResult(done)
+            told.callback(("worker-2",))
+            self.assertEqual(self.successResultOf(done).cut_off, ("worker-2",))
 
 
 class TurnTests(DeployingCase):

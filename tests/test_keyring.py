@@ -47,6 +47,16 @@ class RingTests(SynchronousTestCase):
             self.assertEqual({first: NOW + 500}, {name: key.until for name, key in ring.retired.items()})
             self.assertEqual({first, self.ring.key_id}, set(ring.publics))
 
+    def test_a_key_is_known_before_it_signs(self) -> None:
+        before = self.ring.key_id
+        self.ring.announce()
+        self.ring.announce()
+        (fresh,) = self.ring.publics.keys() - {before}
+        self.assertEqual((self.ring.key_id, self.next_daemon().key_id), (before, before), "nothing of it is kept")
+        self.ring.rotate(NOW + 500)
+        self.assertEqual((self.ring.key_id, set(self.ring.publics)), (fresh, {before, fresh}))
+        self.assertEqual(dict(self.ring.hexes), {name: key.hex() for name, key in self.ring.publics.items()})
+
     def test_a_second_rotation_keeps_both(self) -> None:
         tokens = [self.ring.sign(CLAIMS)]
         for _ in range(2):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from twisted.internet.defer import Deferred, succeed
 from zope.interface.verify import verifyObject
 
 from sticky import errors, keys
@@ -27,7 +28,6 @@ class OperatingCase(DeployingCase):
         super().setUp()
         self.folder.chmod(0o700)
         self.begin(table("game", "min_containers = 1", "container_max_age = 2000"))
-        self.rotations = 0
         self.begin_operating()
 
     def begin_operating(self) -> None:
@@ -36,9 +36,18 @@ class OperatingCase(DeployingCase):
         own = keys.development_token(self.folder)
         self.admitted = ProxyTokens([CONFIGURED, own.proxy_token(), *self.store.all()], self.store.key)
 
-        def rotated() -> None:
-            self.rotations += 1
+        self.acknowledging: list[Deferred[tuple[str, ...]]] = []
+        self.told: list[set[str]] = []  # the keys that workers were told, each time
 
+        def keys_changed() -> Deferred[tuple[str, ...]]:
+            self.told.append(set(self.ring.publics))
+            return self.acknowledging.pop(0) if self.acknowledging else succeed(())
+
+        def may_change() -> None:
+            if self.restarting:
+                raise errors.RestartUnderWay
+
+        self.restarting = False
         self.operating = Operating(
             servers=self.servers,
             autoscaling=Autoscaling(None),
@@ -49,7 +58,8 @@ class OperatingCase(DeployingCase):
             admitted=lambda: self.admitted,
             wall=lambda: WALL,
             now=self.clock.seconds,
-            rotated=rotated,
+            keys_changed=keys_changed,
+            may_change=may_change,
         )
 
     def settings(self) -> Settings:
@@ -167,16 +177,59 @@ class KeyTests(OperatingCase):
         self.clock.advance(100)
         (box,) = self.servers.by_name[next(iter(self.servers.by_name))].fleet.capacity.containers.values()
         before = self.operating.keys()
-        after = self.operating.rotate_key(revoke=False)
+        after = self.successResultOf(self.operating.rotate_key(revoke=False))
         self.assertNotEqual(before.key, after.key)
         self.assertEqual({before.key: WALL + (box.dies_at - self.clock.seconds()) + LEEWAY}, dict(after.retired))
-        self.assertEqual(1, self.rotations)
 
     def test_a_revocation_keeps_none(self) -> None:
         before = self.operating.keys()
-        after = self.operating.rotate_key(revoke=True)
+        after = self.successResultOf(self.operating.rotate_key(revoke=True))
         self.assertNotEqual(before.key, after.key)
         self.assertEqual({}, dict(after.retired))
+
+    def test_nothing_is_signed_with_a_key_that_some_worker_does_not_know(self) -> None:
+        self.acknowledging = [Deferred(), Deferred()]
+        told, gone = self.acknowledging
+        before = self.operating.keys().key
+        rotated = self.operating.rotate_key(revoke=True)
+        self.assertEqual(before, self.operating.keys().key)
+        self.assertEqual([len(keys) for keys in self.told], [2])
+        told.callback(("worker-1",))
+        after = self.operating.keys().key
+        self.assertEqual(self.told[1], {after}, "the earlier one is taken from them")
+        self.assertNoResult(rotated)
+        gone.callback(("worker-2",))
+        self.assertEqual(self.successResultOf(rotated).cut_off, ("worker-1", "worker-2"))
+        self.assertNotEqual(before, after)
+
+    def test_two_rotations_at_once_come_one_after_the_other(self) -> None:
+        self.acknowledging = [Deferred()]
+        told = self.acknowledging[0]
+        first, second = self.operating.rotate_key(revoke=False), self.operating.rotate_key(revoke=False)
+        told.callback(())
+        keys_then = [self.successResultOf(one).key for one in (first, second)]
+        self.assertEqual(len({*keys_then}), 2)
+        self.assertEqual(self.operating.keys().key, keys_then[1])
+        for known, key in zip(self.told, keys_then, strict=True):
+            self.assertIn(key, known)
+
+    def test_nothing_changes_that_the_next_daemon_has_read_already(self) -> None:
+        self.acknowledging = [Deferred()]
+        told, before = self.acknowledging[0], self.operating.keys().key
+        rotated = self.operating.rotate_key(revoke=False)
+        self.restarting = True
+        told.callback(())
+        self.failureResultOf(rotated, errors.RestartUnderWay)
+        self.failureResultOf(self.operating.rotate_key(revoke=True), errors.RestartUnderWay)
+        view = self.operating.tokens()[-1]
+        for change in (
+            lambda: self.operating.create_token({"owner": "alice"}),
+            lambda: self.operating.revoke_token(keys.development_token(self.folder).id),
+            lambda: self.operating.scale("game", {"max_containers": 3}),
+        ):
+            self.assertRaises(errors.RestartUnderWay, change)
+        self.assertEqual((self.operating.keys().key, self.operating.tokens()[-1]), (before, view))
+        self.assertEqual(self.operating.scaling("game").updated, ())
 
     def test_a_key_that_cannot_be_kept_is_not_used(self) -> None:
         before = self.operating.keys()
@@ -186,6 +239,5 @@ class KeyTests(OperatingCase):
 
         self.patch(keys, "replace", full)
         for revoke in (False, True):
-            with self.assertRaises(errors.StorageFailed):
-                self.operating.rotate_key(revoke=revoke)
-        self.assertEqual((before.key, 0), (self.operating.keys().key, self.rotations))
+            self.failureResultOf(self.operating.rotate_key(revoke=revoke), errors.StorageFailed)
+        self.assertEqual(before.key, self.operating.keys().key)

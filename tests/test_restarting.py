@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import socket
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,20 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors
-from sticky.restarting import STARTS_WITHIN, CommandLine, Restart, Restarter
+from sticky.restarting import SAID_LATE, STARTS_WITHIN, TAKES_OVER_WITHIN, CommandLine, Restart, Restarter
 from sticky.succession import TAKE_OVER, UP, VARIABLE, inherited, sockets_of
 from tests.fakes.descriptors import no_descriptors_left
 from tests.fakes.links import End
+
+
+class FakeProcess:
+    """Notes the signals that it gets."""
+
+    def __init__(self) -> None:
+        self.signals: list[str] = []
+
+    def signalProcess(self, name: str) -> None:
+        self.signals.append(name)
 
 
 class FakeReactor(Clock):
@@ -30,6 +42,7 @@ class FakeReactor(Clock):
         self.env: dict[str, str] = {}
         self.said = -1
         self.link: Any = None
+        self.process = FakeProcess()
         self.spawn_fails: OSError | None = None
 
     def adoptStreamConnection(self, fd: int, family: int, factory: Any) -> None:
@@ -38,10 +51,11 @@ class FakeReactor(Clock):
 
     def spawnProcess(
         self, protocol: Any, path: str, args: Sequence[str], env: dict[str, str], cwd: str, childFDs: dict[int, int]
-    ) -> None:
+    ) -> FakeProcess:
         if self.spawn_fails is not None:
             raise self.spawn_fails
         self.env, self.said = env, os.dup(childFDs[2])
+        return self.process
 
 
 class FakeOld:
@@ -87,18 +101,35 @@ class RestarterTests(SynchronousTestCase):
 
     def lost(self) -> None:
         self.reactor.link.connectionLost()
-        self.reactor.advance(0.1)
+        self.reactor.advance(SAID_LATE)
+
+    def ready(self) -> Deferred[Any]:
+        """The new one is about to take over: a process that does nothing stands for it."""
+        self.new = subprocess.Popen(["sleep", "60"])
+        self.addCleanup(self.new.wait)
+        self.addCleanup(self.new.kill)
+        asked: Deferred[Any] = self.reactor.link.serves[TAKE_OVER]({"pid": self.new.pid})
+        return asked
 
     def test_it_hands_over_when_the_new_one_is_up(self) -> None:
         answer = self.restarter.restart()
         self.assertFalse(self.pid_file.exists(), "twistd would take us for another daemon")
         self.assertEqual(self.old.done, [])
-        self.reactor.link.serves[TAKE_OVER]({})
+        asked = self.ready()
+        self.assertNoResult(asked)
         self.old.rested.callback(1)
+        self.assertEqual(self.successResultOf(asked), {"proxies": 1})
         self.reactor.link.serves[UP]({"socket": "there", "pid": 7, "version": "2"})
         self.assertEqual(self.old.done, ["rest", "leave there"])
         self.assertEqual(self.successResultOf(answer), {"pid": 7, "version": "2"})
         self.assertIs(self.restarter.state, Restart.LEFT)
+        self.assertFalse(self.reactor.link.transport.closed, "the answer to that is on its way")
+        self.lost()
+        self.assertEqual(self.old.done, ["rest", "leave there"])
+        self.assertIsNone(self.new.poll())
+        self.assertRaises(errors.RestartUnderWay, self.restarter.restart)
+        self.assertRaises(errors.RestartUnderWay, self.restarter.may_change)
+        self.successResultOf(self.restarter.decide())
 
     def test_one_that_does_not_start_is_told_with_its_last_words_and_another_may_be_tried(self) -> None:
         for _ in range(2):
@@ -112,8 +143,28 @@ class RestarterTests(SynchronousTestCase):
 
     def test_one_that_fails_while_it_takes_over_wakes_the_old_one(self) -> None:
         answer = self.restarter.restart()
-        self.reactor.link.serves[TAKE_OVER]({})
+        self.ready()
         self.old.rested.callback(1)
+        self.lost()
+        self.failureResultOf(answer, errors.BadConfiguration)
+        self.assertEqual(self.old.done, ["rest", "wake"])
+
+    def test_one_that_dies_before_this_one_rests_wakes_it_when_it_does(self) -> None:
+        answer = self.restarter.restart()
+        asked = self.ready()
+        self.lost()
+        self.assertEqual(self.old.done, ["rest"])
+        self.assertNoResult(answer)
+        self.old.rested.callback(1)
+        self.assertEqual(self.old.done, ["rest", "wake"])
+        self.failureResultOf(answer, errors.BadConfiguration)
+        self.successResultOf(asked)
+
+    def test_one_that_cannot_rest_wakes_again(self) -> None:
+        answer = self.restarter.restart()
+        asked = self.ready()
+        self.old.rested.errback(OSError(5, "Input/output error"))
+        self.failureResultOf(asked, OSError)
         self.lost()
         self.failureResultOf(answer, errors.BadConfiguration)
         self.assertEqual(self.old.done, ["rest", "wake"])
@@ -122,12 +173,56 @@ class RestarterTests(SynchronousTestCase):
         answer = self.restarter.restart()
         self.reactor.advance(STARTS_WITHIN)
         self.assertTrue(self.reactor.link.transport.closed)
+        self.assertEqual(self.reactor.process.signals, ["KILL"], "it would keep the lock")
         self.lost()
         self.failureResultOf(answer, errors.BadConfiguration)
 
+    def test_one_that_takes_for_ever_to_take_over_is_killed_before_this_one_wakes(self) -> None:
+        answer = self.restarter.restart()
+        self.ready()
+        self.old.rested.callback(1)
+        self.reactor.advance(TAKES_OVER_WITHIN)
+        self.assertEqual(self.new.wait(30), -signal.SIGKILL)
+        self.assertTrue(self.reactor.link.deaf, "two would be in charge if its word came now")
+        self.assertEqual(self.old.done, ["rest"])
+        self.lost()
+        self.failureResultOf(answer, errors.BadConfiguration)
+        self.assertEqual(self.old.done, ["rest", "wake"])
+
+    def test_nothing_may_be_changed_that_the_new_one_has_read(self) -> None:
+        self.restarter.may_change()
+        answer = self.restarter.restart()
+        self.assertRaises(errors.RestartUnderWay, self.restarter.may_change)
+        self.lost()
+        self.failureResultOf(answer)
+        self.restarter.may_change()
+
+    def test_told_to_end_while_the_new_one_starts_it_ends_that_first(self) -> None:
+        self.successResultOf(self.restarter.decide())
+        answer = self.restarter.restart()
+        decided = self.restarter.decide()
+        self.assertEqual(self.reactor.process.signals, ["KILL"])
+        self.assertNoResult(decided)
+        self.lost()
+        self.successResultOf(decided)
+        self.failureResultOf(answer, errors.BadConfiguration)
+        self.assertEqual((self.old.done, self.pid_file.read_text()), ([], "1"))
+
+    def test_told_to_end_while_the_new_one_takes_over_it_stays_in_charge(self) -> None:
+        answer = self.restarter.restart()
+        self.ready()
+        decided = [self.restarter.decide(), self.restarter.decide()]
+        self.assertEqual(self.new.wait(30), -signal.SIGKILL)
+        self.old.rested.callback(1)
+        self.lost()
+        for one in decided:
+            self.successResultOf(one)
+        self.failureResultOf(answer, errors.BadConfiguration)
+        self.assertEqual(self.old.done, ["rest", "wake"])
+
     def test_one_at_a_time(self) -> None:
         answer = self.restarter.restart()
-        self.assertRaises(errors.BadRequest, self.restarter.restart)
+        self.assertRaises(errors.RestartUnderWay, self.restarter.restart)
         self.lost()
         self.failureResultOf(answer)
 

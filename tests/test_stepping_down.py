@@ -28,6 +28,19 @@ class Slow:
         self.left += 1
 
 
+class Broken:
+    """A routing that lets in all but the first, for a reason that nobody foresaw."""
+
+    def __init__(self) -> None:
+        self.asked: list[ILeaseHolder] = []
+
+    def begin(self, asked: Claims, holder: ILeaseHolder, websocket: bool = False) -> str:
+        self.asked.append(holder)
+        if len(self.asked) == 1:
+            raise KeyError("a bug of ours")
+        return "a lease"
+
+
 class RestingTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.resting, self.slow = Resting(), Slow()
@@ -46,6 +59,15 @@ class RestingTests(SynchronousTestCase):
         self.waiting.cancel()
         self.failureResultOf(self.waiting, CancelledError)
         self.assertEqual(self.slow.left, 1)
+
+    def test_one_that_cannot_be_let_in_keeps_nobody_else_waiting(self) -> None:
+        other = self.resting.begin(claims(), Holder())
+        broken = Broken()
+        self.resting.go(broken)  # type: ignore[arg-type]
+        self.failureResultOf(self.waiting, KeyError)
+        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
+        assert isinstance(other, Deferred)
+        self.assertEqual((self.successResultOf(other), len(broken.asked)), ("a lease", 2))
 
     def test_what_becomes_of_it_is_its_answer(self) -> None:
         self.resting.go(self.slow)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from sticky.iinspection import (
     RolloutView,
     ServerView,
     SessionView,
+    WorkerView,
 )
 from sticky.ioperating import KeyView, ScalingView, TokenView
 from sticky.isticky import Credentials, Snapshot
@@ -41,6 +42,22 @@ def daemon(view: DaemonView) -> Body:
         "brand": view.brand,
         "listen": list(view.listen),
         "admin_listen": list(view.admin_listen),
+    }
+
+
+def worker(view: WorkerView) -> Body:
+    """A process that serves clients beside the daemon."""
+    return {
+        "name": view.name,
+        "state": view.state,
+        "pid": view.pid,
+        "age": _time(view.age),
+        "restarts": view.restarts,
+        "clients": view.clients,
+        "websockets": view.websockets,
+        "in_flight": view.in_flight,
+        "sessions": view.sessions,
+        "answered": view.answered,
     }
 
 
@@ -195,6 +212,7 @@ def deployed(report: DeployReport) -> Body:
         ],
         "proxy_tokens": report.tokens,
         "warnings": list(report.warnings),
+        "cut_off": list(report.cut_off),
     }
 
 
@@ -235,6 +253,11 @@ def proxy_token(view: TokenView) -> Body:
 def keys(view: KeyView) -> Body:
     """The signing keys of session tokens."""
     return {"key": view.key, "retired": [{"id": name, "until": until} for name, until in view.retired.items()]}
+
+
+def rotated(view: KeyView) -> Body:
+    """The same, after a rotation."""
+    return {**keys(view), "cut_off": list(view.cut_off)}
 
 
 def scaling(view: ScalingView) -> Body:

@@ -80,7 +80,8 @@ class AdminCalls:
 
     def _status(self, call: Call) -> Result:
         servers = [bodies.server(view, self._recent.requests[view.name]) for view in self._inspection.servers()]
-        return {"daemon": bodies.daemon(self._inspection.daemon()), "servers": servers}
+        workers = [bodies.worker(view) for view in self._inspection.workers()]
+        return {"daemon": bodies.daemon(self._inspection.daemon()), "workers": workers, "servers": servers}
 
     def _containers(self, call: Call) -> Result:
         server = call.query.get("server")
@@ -203,7 +204,7 @@ class AdminCalls:
         return bodies.keys(self._operating.keys())
 
     def _rotate_key(self, call: Call) -> Result:
-        return bodies.keys(self._operating.rotate_key(revoke=flag(call, "revoke")))
+        return shielded(self._operating.rotate_key(revoke=flag(call, "revoke"))).addCallback(bodies.rotated)
 
     @property
     def _operating(self) -> IOperating:

@@ -55,6 +55,7 @@ ADVICE = {
     "containers_failing": "The reason is in `sticky status`, the output in `sticky logs`: mend the program or its command.",
     "slow_body": "Send faster, or have the operator lower `min_body_rate`: the Server wants a body to keep a pace.",
     "storage_failed": "Free space on the disk of the state directory and look at the daemon's log. Sessions go on meanwhile.",
+    "restart_under_way": "Ask again in some seconds: the new daemon answers then, or the old one if that fails.",
     "shutting_down": "Try again when the daemon is back.",
     "container_unavailable": "Try again: the session stays. If it lasts, look at `sticky logs`.",
     "gateway_timeout": "Look at what the container is doing, or raise the Server's `response_timeout`.",

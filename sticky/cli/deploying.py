@@ -11,7 +11,7 @@ import click
 from sticky.cli.client import Admin
 from sticky.cli.options import command, daemon, json_output, sources
 from sticky.cli.output import as_json as print_json
-from sticky.cli.output import note, say, show, table, waiting
+from sticky.cli.output import cut_off, note, say, show, table, waiting
 
 READING = 120.0  #: seconds: an app may take 30 to import, and another deploy may be before this one
 
@@ -110,6 +110,8 @@ def undo(recreate: bool, admin: Admin, as_json: bool) -> None:
 def _report(found: Mapping[str, Any], json: bool) -> None:
     for warning in found["warnings"]:
         note(f"warning: {warning}")
+    for line in cut_off(found):
+        note(line)
     if json:
         print_json(found)
         return

@@ -10,7 +10,7 @@ import click
 from sticky.cli.client import Admin
 from sticky.cli.options import command, daemon, json_output
 from sticky.cli.output import as_json as print_json
-from sticky.cli.output import note, show, table
+from sticky.cli.output import cut_off, note, show, table
 
 
 @click.group("keys", no_args_is_help=True)
@@ -37,6 +37,8 @@ def rotate(revoke: bool, yes: bool, admin: Admin, as_json: bool) -> None:
     if revoke and not yes:
         click.confirm("Every session token of this daemon stops working now. Go on?", abort=True, err=True)
     found = admin.call("POST", "/v1/keys/rotate", body={"revoke": revoke})
+    for line in cut_off(found):
+        note(line)
     if as_json:
         print_json(found)
         return

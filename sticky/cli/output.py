@@ -24,6 +24,9 @@ STYLES = {
     "starting": "yellow",
     "draining": "yellow",
     "stopping": "yellow",
+    "serving": "green",
+    "leaving": "yellow",
+    "empty": "yellow",
     "warn": "yellow",
     "failed": "bold red",
     "fail": "bold red",
@@ -61,6 +64,14 @@ def show(*parts: RenderableType) -> None:
         for part in parts:
             target.print(part)
     say("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def cut_off(found: Mapping[str, Any]) -> list[str]:
+    """Lines about workers that did not take what was decided: none of them serves any more."""
+    return [
+        f"warning: {name} was silent and was cut off; what it served is broken, clients come back to another process"
+        for name in found.get("cut_off", ())
+    ]
 
 
 def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`sticky status`: the daemon, its Servers and their containers at one moment."""
+"""`sticky status`: the daemon, its workers, its Servers and their containers at one moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_to(root: click.Group) -> None:
     @daemon
     @json_output
     def status(admin: Admin, as_json: bool) -> None:
-        """Show the daemon, its Servers and containers.
+        """Show the daemon, its workers, Servers and containers.
 
         Also why containers failed, with the last lines of their output.
         """
@@ -37,8 +37,10 @@ def add_to(root: click.Group) -> None:
 
 def page(found: dict[str, Any]) -> list[RenderableType]:
     """The whole answer for people."""
-    servers = found["servers"]
+    servers, workers = found["servers"], found.get("workers", ())
     parts: list[RenderableType] = [headline(found["daemon"]), Text(), server_table(servers)]
+    if workers:
+        parts += [Text(), worker_table(workers)]
     containers = [container for server in servers for container in server["containers"]]
     if containers:
         parts += [Text(), container_table(containers), Text(), *left_behind(servers)]
@@ -81,6 +83,25 @@ def server_table(servers: Iterable[dict[str, Any]]) -> RenderableType:
         )
     columns = ["SERVER", "READY", "SESSIONS", "IN FLIGHT", "QUEUE", "STARTED", "REFUSED", "URL"]
     return table(columns, rows, right=("IN FLIGHT", "QUEUE", "STARTED", "REFUSED"))
+
+
+def worker_table(workers: Iterable[dict[str, Any]]) -> RenderableType:
+    """A row for each process that serves clients beside the daemon."""
+    rows = [
+        [
+            worker["name"],
+            state(worker["state"]),
+            str(worker["pid"] or "-"),
+            "-" if worker["age"] is None else duration(worker["age"]),
+            Text(str(worker["restarts"]), style="yellow" if worker["restarts"] else ""),
+            str(worker["clients"]),
+            str(worker["in_flight"]),
+            str(worker["sessions"]),
+        ]
+        for worker in workers
+    ]
+    columns = ["WORKER", "STATE", "PID", "AGE", "RESTARTS", "CLIENTS", "IN FLIGHT", "SESSIONS HELD"]
+    return table(columns, rows, right=("PID", "AGE", "RESTARTS", "CLIENTS", "IN FLIGHT", "SESSIONS HELD"))
 
 
 def container_table(containers: Iterable[dict[str, Any]]) -> RenderableType:

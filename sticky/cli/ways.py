@@ -8,6 +8,7 @@ import os
 import pwd
 import socket
 import ssl
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +17,11 @@ from urllib.parse import urlsplit
 from sticky.admin.sockets import LONGEST, find
 from sticky.cli.problems import Problem, Status
 from sticky.sdk.steps import dialled
+
+COMES_WITHIN = (
+    15.0  #: seconds that the socket of a daemon that is there may not be: one starts, or another one takes over
+)
+_AGAIN = 0.1  #: seconds between two attempts
 
 
 class Way(Protocol):
@@ -54,7 +60,7 @@ class SocketWay:
         """See `Way`."""
         if len(os.fsencode(self.socket)) > LONGEST:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-        return _UnixConnection(self.socket, timeout)
+        return _UnixConnection(self.socket, self.state_dir / "lock", timeout)
 
     def unreachable(self, error: OSError) -> Problem:
         """See `Way`."""
@@ -146,14 +152,34 @@ class NetworkWay:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path, timeout: float | None) -> None:
+    def __init__(self, path: Path, lock: Path, timeout: float | None) -> None:
         super().__init__("sticky", timeout=timeout)
         self._path = path
+        self._lock = lock
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+        deadline = time.monotonic() + COMES_WITHIN
+        while True:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(self.timeout)
+            try:
+                self.sock.connect(str(self._path))
+                return
+            except (FileNotFoundError, ConnectionRefusedError):
+                self.sock.close()  # not all of the connection: its request has begun
+                if time.monotonic() >= deadline or not _is_held(self._lock):
+                    raise
+            time.sleep(_AGAIN)
+
+
+def _is_held(lock: Path) -> bool:
+    """Whether a daemon has this lock, as the kernel tells (proc(5), /proc/locks): to try it would be in the way of one that starts."""
+    try:
+        inode = str(lock.stat().st_ino)
+        held = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    except OSError:
+        return False
+    return any("FLOCK" in words and "WRITE" in words and words[5].rpartition(":")[2] == inode for words in held)
 
 
 def _owner(*paths: Path) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from sticky import errors
 from sticky.edge.answers import EVENTS, stream_head
@@ -23,8 +25,13 @@ if TYPE_CHECKING:
     from sticky.edge.frontend import Frontend
 
 
+@implementer(IPushProducer)
 class ControlCall:
-    """One control call; serves a `Frontend`."""
+    """One control call; serves a `Frontend`.
+
+    Events come when something happens, in this process or in another, and cannot be held back. A client that does not take
+    them is given up when its transport has had enough (64 KiB beyond what the kernel holds): it costs no more than that.
+    """
 
     __slots__ = ("_bytes_out", "_front", "_head", "_over", "_reason", "_site", "_started_at", "_status", "_stream",
                  "_waiting", "half_close_timeout")  # fmt: skip
@@ -108,6 +115,7 @@ class ControlCall:
         head = stream_head(
             readable_by_page(Answer(200, EVENTS), self._head, self._site), close=not keep, minor=self._head.minor
         )
+        self._front.transport.registerProducer(self, True)
         self._write(head)
         stream.start(self._event, self._finish_stream)
 
@@ -120,6 +128,7 @@ class ControlCall:
             return  # the client left in this step
         self._stream = None
         self._over = True
+        self._front.transport.unregisterProducer()
         if self._head.minor:
             self._write(b"0\r\n\r\n")
         self._front.finish(self._head.keep_alive and self._head.minor == 1, wrote=bool(self._head.minor))
@@ -127,6 +136,23 @@ class ControlCall:
     def _write(self, data: bytes) -> None:
         self._bytes_out += len(data)
         self._front.transport.write(data)
+
+    # --- what the transport tells, while there are events
+
+    def pauseProducing(self) -> None:
+        """The client reads nothing. Said from within a write, and so from within whatever the stream does."""
+        self._front.context.reactor.callLater(0, self._give_up)
+
+    def resumeProducing(self) -> None:
+        """It has read it all, in the same turn."""
+
+    def stopProducing(self) -> None:
+        """The connection has ended: the front tells."""
+
+    def _give_up(self) -> None:
+        if self._stream is not None:
+            self._reason = "unread"
+            self._front.cut()
 
     # --- what the front tells
 
@@ -147,6 +173,7 @@ class ControlCall:
         self._status = CLIENT_GONE
         stream, self._stream = self._stream, None
         if stream is not None:
+            self._front.transport.unregisterProducer()
             stream.stop()
         waiting, self._waiting = self._waiting, None
         if waiting is not None:

@@ -24,7 +24,6 @@ from sticky.workers.turns import FarTurns
 from sticky.workers.values import plain
 
 TRY_EVERY = 0.1  #: seconds between two attempts to reach a daemon
-TRY_FOR = 10.0  #: seconds after which there is none
 
 
 class FarDaemon:
@@ -42,7 +41,7 @@ class FarDaemon:
         reactor: Any,
         name: str,
         *,
-        welcomed: Callable[[Any], None],
+        welcomed: Callable[[Any], object],
         lost: Callable[[], None],
         close: Callable[[int, str], Deferred[None]],
         stop: Callable[[], None],
@@ -62,16 +61,19 @@ class FarDaemon:
         self._moved = moved
         self._tally = tally
         self._link: Link | None = None
+        self._reaching: _Reaching | None = None  # the attempt that counts: what comes of others is dropped
         self._report: IDelayedCall | None = None
         self._again: IDelayedCall | None = None
         self._deadline = 0.0
+        self._moved_here = False
 
     # --- reaching it
 
-    def connect(self, path: str) -> None:
-        """Reach the daemon that listens there; the one before, if any, is left."""
+    def connect(self, path: str, *, moved: bool = False) -> None:
+        """Reach the daemon that listens there; the one before, if any, is left. `moved`: clients of that one are served here."""
         self._let_go()
-        self._deadline = self._reactor.seconds() + TRY_FOR
+        self._moved_here = moved
+        self._deadline = self._reactor.seconds() + messages.TRY_FOR
         self._try(path)
 
     def leave(self) -> None:
@@ -81,6 +83,7 @@ class FarDaemon:
 
     def _let_go(self) -> None:
         link, self._link = self._link, None
+        self._reaching = None
         self.routing.disconnect()
         self.turns.disconnect()
         self.visits.disconnect()
@@ -95,23 +98,29 @@ class FarDaemon:
 
     def _try(self, path: str) -> None:
         self._again = None
-        self._reactor.connectUNIX(path, _Reaching(self, path), timeout=TRY_FOR)
+        self._reaching = _Reaching(self, path)
+        self._reactor.connectUNIX(path, self._reaching, timeout=messages.TRY_FOR)
 
-    def not_reached(self, path: str) -> None:
+    def not_reached(self, attempt: _Reaching, path: str) -> None:
         """An attempt has failed."""
+        if attempt is not self._reaching:
+            return  # we have been sent elsewhere meanwhile
         if self._reactor.seconds() < self._deadline:
             self._again = self._reactor.callLater(TRY_EVERY, self._try, path)
         else:
             self._lost()
 
-    def reached(self, link: Link) -> None:
+    def reached(self, attempt: _Reaching, link: Link) -> None:
         """The connection stands: say hello."""
+        if attempt is not self._reaching:
+            link.close()  # we have been sent elsewhere meanwhile, and are nobody's proxy twice
+            return
         link.serves = {
             **self.routing.calls(),
             **self.visits.calls(),
             **self.control.calls(),
             messages.END: self._end,
-            messages.CONFIGURE: lambda message: self._welcomed(message["config"]),
+            messages.CONFIGURE: self._configure,
             messages.CLOSE: lambda message: self._close(message["code"], message["reason"]).addCallback(_acknowledged),
             messages.MOVE: self._move,
             messages.STOP: lambda message: self._stop(),
@@ -122,6 +131,7 @@ class FarDaemon:
             messages.HELLO,
             versions=[messages.VERSION],
             name=self._name,
+            moved=self._moved_here,
             holds=self.routing.held(),
             turns=self.turns.held(),
             visits=self.visits.held(),
@@ -143,6 +153,9 @@ class FarDaemon:
         self.log.error("the daemon takes no proxy: {problem}", problem=failure.getErrorMessage())
         link.close()
 
+    def _configure(self, message: Message) -> None:
+        self._welcomed(message["config"])
+
     def _end(self, message: Message) -> None:
         session, reason, detail = SessionId(message["session"]), message["reason"], message.get("detail")
         self.turns.ended(session, reason, detail)
@@ -150,7 +163,7 @@ class FarDaemon:
 
     def _move(self, message: Message) -> None:
         self._moved(float(message["within"]))
-        self.connect(message["socket"])
+        self.connect(message["socket"], moved=True)
 
     # --- what it is told
 
@@ -179,18 +192,19 @@ class _Reaching(ClientFactory):
 
     def buildProtocol(self, addr: object) -> Link:
         link = _Reached(self._far._reactor)
-        link.far = self._far
+        link.far, link.attempt = self._far, self
         return link
 
     def clientConnectionFailed(self, connector: object, reason: object) -> None:
-        self._far.not_reached(self._path)
+        self._far.not_reached(self, self._path)
 
 
 class _Reached(Link):
     far: FarDaemon
+    attempt: _Reaching
 
     def connectionMade(self) -> None:
-        self.far.reached(self)
+        self.far.reached(self.attempt, self)
 
 
 def _acknowledged(_: object) -> None:

@@ -115,6 +115,7 @@ class Proxy:
         self.link = link
         self.seconds: Callable[[], float] = clock.seconds
         self.held: dict[SessionId, Held] = {}
+        self.believed = True  #: False from its end on, or from being cut off
         self._routing = routing
         self._clock = clock
         self._gone = gone
@@ -244,7 +245,13 @@ class Proxy:
 
     def _acknowledged(self, result: object, push: _Push) -> None:
         if isinstance(result, Failure) and result.check(errors.Refusal):
-            self.log.error("a proxy refused what it was told: {problem}", problem=result.getErrorMessage())
+            self.log.error(
+                "proxy {proxy} refused what it was told and is cut off: {problem}",
+                proxy=self.name,
+                problem=result.getErrorMessage(),
+            )
+            self.cut_off()  # whoever waits must not take this for an acknowledgement
+            return
         self._pushed.pop(push, None)
         while self._unsettled and self._unsettled[0][0] not in self._pushed:
             self._unsettled.pop(0)[1].callback(None)
@@ -297,10 +304,12 @@ class Proxy:
 
     def cut_off(self) -> None:
         """It is not believed any more: its leases are free, whatever it does."""
+        self.believed = False
         self.link.close()
         self._free()
 
     def _lost(self) -> None:
+        self.believed = False
         self._free()
         gone, self._gone = self._gone, _nobody
         gone(self)

@@ -16,6 +16,8 @@ STARVED: Final = 5.0  #: the same for one whose process works, and only gets too
 REPORT: Final = 1.0  #: seconds between two reports of a proxy
 STALLED: Final = 10.0  #: seconds without a report after which a proxy is taken for dead
 
+TRY_FOR: Final = 10.0  #: seconds in which a proxy has to reach the daemon that it is sent to; else it ends
+
 # From the proxy.
 HELLO: Final = "hello"
 LEASE: Final = "lease"

@@ -75,11 +75,12 @@ class Worker(ProcessProtocol):
         self.pid: int | None = None
         self.gone: Deferred[None] = Deferred()
         self.member: Member | None = None
+        self.born = 0.0  #: when the process that is here was started
+        self.starts = 0
         self._listeners = listeners
         self._proxies = proxies
         self._reactor = reactor
         self._process: Any = None
-        self._born = 0.0
         self._failures = 0
         self._patience = HELLO_WITHIN
         self._call: IDelayedCall | None = None
@@ -90,7 +91,8 @@ class Worker(ProcessProtocol):
     def start(self) -> None:
         """Run one."""
         self._become("start")
-        self._born = self._reactor.seconds()
+        self.born = self._reactor.seconds()
+        self.starts += 1
         descriptors = {1: 1, 2: 2}
         for number, (_, one) in enumerate(self._listeners, FIRST_FD):
             descriptors[number] = one.fileno()
@@ -117,7 +119,7 @@ class Worker(ProcessProtocol):
         """It has said hello."""
         self._become("hello")
         self.member = member
-        needed = self._reactor.seconds() - self._born
+        needed = self._reactor.seconds() - self.born
         self._patience = min(max(HELLO_WITHIN, 2 * needed), HELLO_WITHIN_AT_MOST)
         self._quiet()
         self.log.info("{worker} serves, pid {pid}", worker=self.name, pid=self.pid)
@@ -160,7 +162,7 @@ class Worker(ProcessProtocol):
             if not self.gone.called:
                 self.gone.callback(None)
             return
-        lived = self._reactor.seconds() - self._born
+        lived = self._reactor.seconds() - self.born
         self._failures = 0 if lived >= HEALTHY_AFTER else self._failures + 1
         delay = min(LATEST, SOONEST * 2 ** (self._failures - 1)) if self._failures else 0.0
         self.log.error(

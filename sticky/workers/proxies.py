@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.interfaces import IDelayedCall, IListeningPort
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger, LogLevel
@@ -44,6 +44,9 @@ class Member:
     link: Link
     report: Mapping[str, Any]  #: its last
     heard_at: float  #: when that came
+    entered_at: float
+    turns: NearTurns
+    visits: NearVisits
 
 
 class Proxies:
@@ -75,6 +78,9 @@ class Proxies:
         self._port: IListeningPort | None = None
         self._watch: IDelayedCall | None = None
         self._links: set[Link] = set()
+        self._expected = 0  # proxies of an earlier daemon that are on their way
+        self._patience: IDelayedCall | None = None
+        self._incomplete: list[Deferred[None]] = []
 
     def open(self) -> None:
         """Let proxies in. The socket has a name that nobody guesses, in no folder; only our own user and root are taken."""
@@ -90,15 +96,29 @@ class Proxies:
         port, self._port = self._port, None
         if port is not None:
             await (port.stopListening() or _done())
+        self._all_here()
         for link in list(self._links):
             link.close()
 
     # --- to all of them
 
-    def configure(self) -> Deferred[Any]:
-        """What they must know has changed. Fires when all have acknowledged, or were cut off."""
+    def configure(self) -> Deferred[tuple[str, ...]]:
+        """What they must know has changed. Fires when all have it or were cut off, `messages.STALLED` later at most: those of an
+        earlier daemon that are on their way, too.
+
+        Gives the names of those that have ended, or were cut off, without having said that they have it: none of them serves
+        any more. Whoever comes in from now on is told with its welcome.
+        """
         config = plain(self._config())
-        return DeferredList([member.proxy.push(messages.CONFIGURE, config=config) for member in self.members])
+        told = [
+            member.proxy.push(messages.CONFIGURE, config=config).addCallback(_missing, member)
+            for member in list(self.members)
+            if member.proxy.believed  # one that was cut off is here until its connection has ended
+        ]
+        complete = self.complete()
+        if complete is not None:
+            told.append(complete.addCallback(lambda _: None))
+        return DeferredList(told).addCallback(lambda found: tuple(name for _, name in found if name))
 
     def close_websockets(self, code: int = 1001, reason: str = EndReason.SERVER_STOPPED.value) -> Deferred[Any]:
         """Have all open WebSockets closed; fires when they are gone."""
@@ -134,19 +154,47 @@ class Proxies:
             self._port = None
         return DeferredList(leaving)
 
-    def gathered(self, count: int, within: float) -> Deferred[Any]:
-        """Fires when so many proxies are in, or after so many seconds."""
-        gathered: Deferred[Any] = Deferred()
-        deadline = self._reactor.seconds() + within
+    # --- when this one takes over from another
 
-        def look() -> None:
-            if len(self.members) >= count or self._reactor.seconds() >= deadline:
-                gathered.callback(None)
-            else:
-                self._reactor.callLater(0.01, look)
+    def expect(self, count: int) -> None:
+        """So many proxies of an earlier daemon are on their way; until they are here nobody knows what they hold.
 
-        look()
-        return gathered
+        One that is not here within `messages.TRY_FOR` has ended.
+        """
+        self._expected = count
+        if count:
+            self._patience = self._reactor.callLater(messages.TRY_FOR, self._all_here)
+
+    def complete(self) -> Deferred[None] | None:
+        """Fires when all those that are expected are here, and go by what they were told, or have ended. None: there are none."""
+        if not self._expected:
+            return None
+        complete: Deferred[None] = Deferred()
+        self._incomplete.append(complete)
+        return complete
+
+    def gathered(self, within: float) -> Deferred[None]:
+        """The same, or when so many seconds have passed. Never fails."""
+        complete = self.complete()
+        if complete is None:
+            return succeed(None)
+        return complete.addTimeout(within, self._reactor).addErrback(lambda _: None)
+
+    def _is_here(self) -> None:
+        if self._expected:
+            self._expected -= 1
+            if not self._expected:
+                self._all_here()
+
+    def _all_here(self) -> None:
+        self._expected = 0
+        if self._patience is not None and self._patience.active():
+            self._patience.cancel()
+        self._patience = None
+        incomplete, self._incomplete = self._incomplete, []
+        for one in incomplete:
+            if not one.called:
+                one.callback(None)
 
     # --- one of them
 
@@ -178,7 +226,8 @@ class Proxies:
         proxy = Proxy(name, link, self._routing, self._reactor, gone, Progress(_pid(link.transport)).made)
         turns = NearTurns(proxy, self._routing)
         visits = NearVisits(proxy, self._routing, self._control)
-        member = Member(name, _pid(link.transport), proxy, link, {}, self._reactor.seconds())
+        now = self._reactor.seconds()
+        member = Member(name, _pid(link.transport), proxy, link, {}, now, now, turns, visits)
         self.members.append(member)
         link.serves = {
             **proxy.calls(),
@@ -191,8 +240,15 @@ class Proxies:
         }
         over = proxy.take_over(message["holds"]) + turns.take_over(message["turns"])
         cut = visits.take_over(message.get("visits", ()))
-        self._reactor.callLater(0, self.arrived, member)
+        self._reactor.callLater(0, self._entered, member, bool(message.get("moved")))
         return {"version": messages.VERSION, "config": plain(self._config()), "over": over, "cut": cut}
+
+    def _entered(self, member: Member, moved: bool) -> None:
+        self.arrived(member)
+        if moved:
+            # Said after its welcome, and so acknowledged when it has done what that says.
+            here = member.proxy.push(messages.CONFIGURE, config=plain(self._config()))
+            here.addCallback(lambda _: self._is_here())
 
     def _reported(self, member: Member, message: Message) -> None:
         member.heard_at = self._reactor.seconds()
@@ -269,6 +325,10 @@ def _ours(transport: Any) -> bool:
 
 def _pid(transport: Any) -> int:
     return _peer(transport)[0]
+
+
+def _missing(_: None, member: Member) -> str | None:
+    return None if member.proxy.believed else member.name
 
 
 async def _done() -> None:

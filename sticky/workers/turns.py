@@ -203,6 +203,11 @@ class NearTurns:
                 over.append({"session": one["session"], "reason": refusal.code})
         return over
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that have their turn, or wait for it."""
+        return len(self._turns)
+
     def stop(self) -> None:
         """The proxy is gone, and its requests with it."""
         for turn in list(self._turns.values()):

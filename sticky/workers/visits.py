@@ -210,6 +210,11 @@ class NearVisits:
             messages.AGAIN: self._again,
         }
 
+    @property
+    def in_flight(self) -> int:
+        """Requests, and WebSockets that say nothing as well."""
+        return len(self._visits)
+
     def take_over(self, held: Sequence[Message]) -> list[Message]:
         """It has had these of an earlier daemon. Returns those that are over, with their containers."""
         over = []

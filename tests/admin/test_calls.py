@@ -22,7 +22,7 @@ from sticky.config.settings import Settings
 from sticky.core.values import SessionId
 from sticky.iinspection import IInspection
 from sticky.isticky import Credentials
-from tests.fakes.inspection import FakeInspection
+from tests.fakes.inspection import WORKERS, FakeInspection
 
 
 def checked(file: Path | None, app: str | None, cwd: Path) -> Settings:
@@ -71,6 +71,27 @@ class LookingTests(CallsCase):
         self.assertEqual(server["limits"]["placement"], "spread")
         self.assertEqual(server["containers"][0]["state"], "ready")
         self.assertEqual(server["ended"][0]["last_lines"], ["boom"])
+
+    def test_status_of_workers(self) -> None:
+        self.assertEqual(self.ask("GET", "/v1/status")["workers"], [])
+        self.inspection.processes = WORKERS
+        served, ended = self.ask("GET", "/v1/status")["workers"]
+        self.assertEqual(
+            served,
+            {
+                "name": "worker-1",
+                "state": "serving",
+                "pid": 51,
+                "age": 61.0,
+                "restarts": 0,
+                "clients": 9,
+                "websockets": 2,
+                "in_flight": 3,
+                "sessions": 4,
+                "answered": 700,
+            },
+        )
+        self.assertEqual((ended["state"], ended["pid"], ended["age"], ended["restarts"]), ("empty", None, None, 5))
 
     def test_sessions_in_pages(self) -> None:
         first = self.ask("GET", "/v1/sessions", limit="2", owner="dev")

@@ -57,6 +57,7 @@ class DeployingTests(CallsCase):
                 ],
                 "proxy_tokens": True,
                 "warnings": ["look twice"],
+                "cut_off": ["worker-2"],
             },
         )
 

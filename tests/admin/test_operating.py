@@ -59,8 +59,9 @@ class OperatingTests(CallsCase):
     def test_keys(self) -> None:
         body = {"key": "k2", "retired": [{"id": "k1", "until": 4e9}]}
         self.assertEqual(body, self.ask("GET", "/v1/keys"))
-        self.assertEqual(body, self.ask("POST", "/v1/keys/rotate"))
-        self.assertEqual(body, self.ask("POST", "/v1/keys/rotate", {"revoke": True}))
+        rotated = {**body, "cut_off": ["worker-2"]}
+        self.assertEqual(rotated, self.ask("POST", "/v1/keys/rotate"))
+        self.assertEqual(rotated, self.ask("POST", "/v1/keys/rotate", {"revoke": True}))
         self.assertEqual([("rotate", False), ("rotate", True)], self.operating.asked)
         self.refused(errors.BadRequest, "POST", "/v1/keys/rotate", {"revoke": "yes"})
 

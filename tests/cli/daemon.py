@@ -102,7 +102,7 @@ class CommandCase(SynchronousTestCase):
 
     def status(self) -> dict[str, Any]:
         servers = [server(view, 30) for view in self.inspection.servers()]
-        return {"daemon": daemon(self.inspection.daemon()), "servers": servers}
+        return {"daemon": daemon(self.inspection.daemon()), "workers": [], "servers": servers}
 
     def containers(self) -> dict[str, Any]:
         (view,) = self.inspection.servers()

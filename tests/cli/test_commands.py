@@ -9,9 +9,10 @@ from unittest.mock import patch
 
 from sticky.admin.bodies import session as session_body
 from sticky.admin.bodies import snapshot as snapshot_body
+from sticky.admin.bodies import worker as worker_body
 from sticky.isticky import Snapshot
 from tests.cli.daemon import TOKEN, CommandCase, Reply
-from tests.fakes.inspection import session
+from tests.fakes.inspection import WORKERS, session
 
 
 class DaemonCase(CommandCase):
@@ -48,6 +49,15 @@ class StatusTests(DaemonCase):
             "game: nothing that a container started outlives it (pid_namespace)\n",
             self.sticky("status"),
         )
+
+    def test_workers_in_a_table(self) -> None:
+        self.replies["GET /v1/status"] = Reply({**self.status(), "workers": [worker_body(one) for one in WORKERS]})
+        lines = [line.split() for line in self.sticky("status").splitlines()]
+        self.assertEqual(
+            lines[5], ["WORKER", "STATE", "PID", "AGE", "RESTARTS", "CLIENTS", "IN", "FLIGHT", "SESSIONS", "HELD"]
+        )
+        self.assertEqual(lines[6], ["worker-1", "serving", "51", "1m", "1s", "0", "9", "3", "4"])
+        self.assertEqual(lines[7], ["worker-2", "empty", "-", "-", "5", "0", "0", "0"])
 
     def test_why_a_container_failed(self) -> None:
         said = self.sticky("status")

@@ -33,7 +33,11 @@ class DeployingTests(CommandCase):
                 "proxy tokens have changed",
             ],
         )
-        self.assertEqual(self.captured.err, "sticky: warning: look twice\n")
+        self.assertEqual(
+            self.captured.err,
+            "sticky: warning: look twice\nsticky: warning: worker-2 was silent and was cut off; what it served is broken, clients "
+            "come back to another process\n",
+        )
         self.assertEqual(json.loads(self.sticky("deploy", "--json")), deployed(REPORT))
 
     def test_what_is_asked_for(self) -> None:

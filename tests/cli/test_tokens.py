@@ -8,7 +8,7 @@ import sys
 import tomllib
 from datetime import UTC, datetime, timedelta
 
-from sticky.admin.bodies import keys, proxy_token
+from sticky.admin.bodies import keys, proxy_token, rotated
 from sticky.config.loading import load
 from sticky.core.proxy_tokens import hash_secret, parse_bearer
 from sticky.ioperating import KeyView
@@ -117,6 +117,10 @@ class KeyTests(CommandCase):
         self.sticky("keys", "rotate", "--revoke", "--yes")
         self.assertIn("earlier ones are refused", self.captured.err)
         self.assertEqual({"revoke": True}, self.asked[-1][1])
+        body = rotated(KeyView("k3", {}, ("worker-1",)))
+        self.replies["POST /v1/keys/rotate"] = Reply(body)
+        self.assertEqual(body, json.loads(self.sticky("keys", "rotate", "--json")))
+        self.assertIn("worker-1 was silent and was cut off", self.captured.err)
 
     def test_a_revocation_asks_first(self) -> None:
         self.patch(sys, "stdin", io.StringIO("n\n"))

@@ -25,18 +25,19 @@ def command_lines(text: str) -> list[list[str]]:
     return [line[1:] for line in found if line and line[0] == "sticky"]
 
 
-class CommandTests(SynchronousTestCase):
-    def take(self, words: list[str]) -> None:
-        """Parse as the command would. click raises for what it does not take."""
-        command: click.Command = root
-        context = None
-        while isinstance(command, click.Group):
-            context = command.make_context("sticky", list(words), parent=context)
-            name, found, words = command.resolve_command(context, [*context._protected_args, *context.args])
-            assert name is not None and found is not None
-            command = found
-        command.make_context("sticky", list(words), parent=context)
+def take(words: list[str]) -> None:
+    """Parse as the command would. click raises for what it does not take."""
+    command: click.Command = root
+    context = None
+    while isinstance(command, click.Group):
+        context = command.make_context("sticky", list(words), parent=context)
+        name, found, words = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert name is not None and found is not None
+        command = found
+    command.make_context("sticky", list(words), parent=context)
 
+
+class CommandTests(SynchronousTestCase):
     def test_every_example_is_taken(self) -> None:
         taken = 0
         for block in load("cli.md").blocks:
@@ -46,13 +47,13 @@ class CommandTests(SynchronousTestCase):
             self.assertTrue(lines, block.where)
             for line in lines:
                 with self.subTest(" ".join(line)):
-                    self.take(line)
+                    take(line)
                     taken += 1
         self.assertGreater(taken, 30)
 
     def test_a_wrong_one_would_be_noticed(self) -> None:
         for line in (["sessions", "list", "--sever", "game"], ["sesions"], ["init", "a", "b"]):
-            self.assertRaises(click.UsageError, self.take, line)
+            self.assertRaises(click.UsageError, take, line)
 
     def test_commands_are_found_in_pipes_and_behind_others(self) -> None:
         text = 'sticky init x && cd x && sticky serve app.py; TOKEN="$(sticky sessions start --json | jq -r .token)"'

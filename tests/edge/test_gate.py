@@ -18,7 +18,7 @@ from sticky.edge.site import Site
 from sticky.isticky import Answer, IEventStream, ILease, ILeaseHolder
 from tests.fakes.edge import ANSWER, FakeEdge, get, handshake
 from tests.fakes.routing import SERVER, SESSION, TOKEN, claims
-from tests.fakes.transport import FakeTransport
+from tests.fakes.transport import HIGH, FakeTransport
 from tests.strategies_frames import Frame, encode
 
 HOST = b"Host: game.example\r\n"
@@ -333,6 +333,34 @@ class ControlTests(TestCase):
         edge.reactor.advance(0)
         self.assertTrue(client.lost)
         self.assertEqual(len(self.flushLoggedErrors(AttributeError)), 1)
+
+    def test_a_client_that_takes_no_events_is_given_up_before_it_costs_much(self) -> None:
+        stream = Stream()
+        edge = FakeEdge()
+        edge.control.answer_with = stream
+        client = ask(edge, self.START + b"\r\n")
+        event, written = b"event: status\ndata: " + b"x" * 1000 + b"\n\n", 0
+        while not stream.stopped and written < 1_000_000:
+            stream.write(event)
+            written += len(event)
+            edge.reactor.advance(0)
+        self.assertEqual(stream.stopped, 1)
+        self.assertLess(client.most, HIGH + 2 * len(event))
+        self.assertTrue(client.aborted)
+
+    def test_one_that_takes_them_gets_any_number(self) -> None:
+        stream = Stream()
+        edge = FakeEdge()
+        edge.control.answer_with = stream
+        client = ask(edge, self.START + b"\r\n")
+        for _ in range(300):
+            stream.write(b"x" * 1000)
+            edge.reactor.advance(0)
+            client.drain()
+        stream.finish()
+        client.drain()
+        self.assertEqual((stream.stopped, client.taken.count(b"x" * 1000)), (0, 300))
+        self.assertTrue(client.taken.endswith(b"0\r\n\r\n"))
 
     def test_events_pass_and_the_stream_stops_when_the_client_leaves(self) -> None:
         stream = Stream()

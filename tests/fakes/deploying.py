@@ -19,6 +19,7 @@ REPORT = DeployReport(
     ),
     True,
     ("look twice",),
+    ("worker-2",),
 )
 ROLLOUT = RolloutView(
     "game.py",

@@ -19,6 +19,7 @@ from sticky.iinspection import (
     IInspection,
     ServerView,
     SessionView,
+    WorkerView,
 )
 from sticky.isticky import Credentials, Exit, SessionStatus, Snapshot
 
@@ -32,6 +33,16 @@ def session(number: int) -> SessionView:
     return SessionView(GAME, DEPLOYMENT, None, status)
 
 
+WORKERS = (
+    WorkerView(
+        name="worker-1", state="serving", pid=51, age=61.0, restarts=0, clients=9, websockets=2, in_flight=3, sessions=4, answered=700,
+    ),
+    WorkerView(
+        name="worker-2", state="empty", pid=None, age=None, restarts=5, clients=0, websockets=0, in_flight=0, sessions=0, answered=0,
+    ),
+)  # fmt: skip
+
+
 @implementer(IInspection)
 @attrs.define(eq=False)
 class FakeInspection:
@@ -43,11 +54,15 @@ class FakeInspection:
     others: list[str] = attrs.field(factory=list)  #: ids of containers that are only there to be like it
     forgotten: bool = False  #: it ended long ago
     snapshot: Snapshot | None = None
+    processes: tuple[WorkerView, ...] = ()  #: that serve clients
     asked: list[object] = attrs.field(factory=list)
     waiting: Deferred[Credentials] = attrs.field(factory=Deferred)
 
     def daemon(self) -> DaemonView:
         return DaemonView("9.9", 42, 61.5, self.state_dir, "modal", ("http://127.0.0.1:8080",))
+
+    def workers(self) -> Sequence[WorkerView]:
+        return self.processes
 
     def servers(self) -> Sequence[ServerView]:
         ended = EndedContainer(

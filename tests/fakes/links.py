@@ -15,6 +15,13 @@ class End:
     def __init__(self) -> None:
         self.sent = b""
         self.closed = False
+        self.paused = False
+
+    def pauseProducing(self) -> None:
+        self.paused = True
+
+    def resumeProducing(self) -> None:
+        self.paused = False
 
     def write(self, data: bytes) -> None:
         if not self.closed:
@@ -45,6 +52,8 @@ class Wire:
     def deliver(self, link: Link, size: int | None = None) -> None:
         """What is on its way to this end arrives, or the first so many bytes of it."""
         end = self._ends[self._other(link)]
+        if self._ends[link].paused:
+            return
         size = len(end.sent) if size is None else size
         data, end.sent = end.sent[:size], end.sent[size:]
         if data and not self._ends[link].closed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
+from twisted.internet.defer import Deferred, succeed
 from zope.interface import implementer
 
 from sticky import errors
@@ -42,9 +43,9 @@ class FakeOperating:
     def keys(self) -> KeyView:
         return KeyView("k2", {"k1": 4e9})
 
-    def rotate_key(self, *, revoke: bool) -> KeyView:
+    def rotate_key(self, *, revoke: bool) -> Deferred[KeyView]:
         self.asked.append(("rotate", revoke))
-        return self.keys()
+        return succeed(attrs.evolve(self.keys(), cut_off=("worker-2",)))
 
     def scaling(self, server: str) -> ScalingView:
         if server != "game":

@@ -9,8 +9,9 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from sticky.workers.far import FarDaemon
+from sticky.workers.far import TRY_EVERY, FarDaemon
 from sticky.workers.frames import _LENGTH
+from sticky.workers.messages import TRY_FOR
 from tests.fakes.links import End
 
 
@@ -19,8 +20,13 @@ class FakeReactor(Clock):
 
     factory: Any = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.attempts: list[tuple[str, Any]] = []
+
     def connectUNIX(self, path: str, factory: Any, timeout: float) -> None:
         self.factory = factory
+        self.attempts.append((path, factory))
 
 
 class FarDaemonTests(SynchronousTestCase):
@@ -44,10 +50,11 @@ class FarDaemonTests(SynchronousTestCase):
         self.transport = End()
         self.link.makeConnection(self.transport)
 
-    def welcomed(self, config: Any) -> None:
+    def welcomed(self, config: Any) -> object:
         if config == "nonsense":
             raise ValueError("it has no such field")
         self.welcomes.append(config)
+        return config
 
     def on_lost(self) -> None:
         self.lost += 1
@@ -63,6 +70,13 @@ class FarDaemonTests(SynchronousTestCase):
         self.answer(config={}, over=[])
         self.assertEqual((self.welcomes, self.transport.closed), ([{}], False))
 
+    def test_another_configuration_is_taken_and_acknowledged(self) -> None:
+        self.answer(config={}, over=[])
+        self.transport.sent = b""
+        data = json.dumps({"do": "configure", "id": 7, "config": {"more": 1}}).encode()
+        self.link.dataReceived(_LENGTH.pack(len(data)) + data)
+        self.assertEqual((self.welcomes[1:], self.transport.sent[4:]), ([{"more": 1}], b'{"re":7}'))
+
     def test_a_configuration_that_cannot_be_read_ends_the_link(self) -> None:
         self.answer(config="nonsense", over=[])
         self.assertTrue(self.transport.closed)
@@ -72,3 +86,38 @@ class FarDaemonTests(SynchronousTestCase):
     def test_a_daemon_that_refuses_ends_the_link(self) -> None:
         self.answer(refused={"kind": "BadRequest", "status": 400, "code": "bad_request", "message": "no"})
         self.assertTrue(self.transport.closed)
+
+    def reach(self, factory: Any) -> End:
+        link, transport = factory.buildProtocol(None), End()
+        link.makeConnection(transport)
+        return transport
+
+    def test_one_that_is_sent_on_before_it_has_reached_a_daemon_is_the_next_ones_alone(self) -> None:
+        self.far.connect("\0first")
+        self.far.connect("\0second")
+        (_, first), (_, second) = self.reactor.attempts[1:]
+        chosen = self.reach(second)
+        late = self.reach(first)
+        self.assertTrue(late.closed)
+        self.assertEqual(late.sent, b"", "no hello where it is nobody's proxy")
+        self.assertIn(b"hello", chosen.sent)
+        self.assertFalse(chosen.closed)
+        first.clientConnectionFailed(None, None)
+        self.reactor.advance(60)
+        self.assertEqual((len(self.reactor.attempts), self.lost), (3, 0))
+
+    def test_one_that_has_left_reaches_nobody(self) -> None:
+        self.far.connect("\0again")
+        self.far.leave()
+        self.assertTrue(self.reach(self.reactor.factory).closed)
+        self.reactor.factory.clientConnectionFailed(None, None)
+        self.reactor.advance(60)
+        self.assertEqual((len(self.reactor.attempts), self.lost), (2, 0))
+
+    def test_a_daemon_that_cannot_be_reached_is_tried_for_a_while(self) -> None:
+        self.far.connect("\0nowhere")
+        while not self.lost:
+            self.reactor.attempts[-1][1].clientConnectionFailed(None, None)
+            self.reactor.advance(TRY_EVERY)
+            self.assertLess(self.reactor.seconds(), 2 * TRY_FOR)
+        self.assertGreaterEqual(self.reactor.seconds(), TRY_FOR)

@@ -49,6 +49,13 @@ class SilenceTests(SynchronousTestCase):
             self.clock.advance(0.1)
         self.assertTrue(self.closed())
 
+    def test_one_that_refuses_what_it_is_told_is_cut_off(self) -> None:
+        settled = self.proxy.push(messages.CONFIGURE, config={})
+        self.assertTrue(self.proxy.believed)
+        self.wire.run()  # the other end knows no such message
+        self.successResultOf(settled)
+        self.assertEqual((self.proxy.believed, self.gone), (False, [self.proxy]))
+
     def test_one_that_acknowledges_is_left_in_peace(self) -> None:
         self.wire.far.serves = {messages.END: lambda message: None}
         self.proxy.ended(SESSION, EndReason.TERMINATED, None)

@@ -1,12 +1,14 @@
 """Several proxies hold leases of the same sessions, and messages take their time: no session ends early, none is used too late.
 
 A Hypothesis machine over the real ledger, book, and both ends of the protocol. What is true is kept beside: when each session
-had a request in flight last, in any proxy that lives.
+had a request in flight last, in any proxy that lives. Daemons come one after the other, as at `sticky restart`: the proxies
+move, each in its own time, and what one of them holds stays held.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -29,6 +31,7 @@ from sticky.isticky import ILeaseHolder, TCPAddress
 from sticky.lease import Lease, LeaseBook
 from sticky.workers import messages
 from sticky.workers.holder import Hold, Proxy
+from sticky.workers.messages import TRY_FOR
 from sticky.workers.routing import FarRouting
 from sticky.workers.turns import FarTurns
 from tests.fakes.links import Wire
@@ -42,12 +45,13 @@ PROXIES = 3
 class Core:
     """A fleet of one container: deadlines first, then the call."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, sessions: Iterable[SessionId] = SESSIONS, patience: float = 0.0) -> None:
+        """`patience`: as `ServerService.recall` has it, where an earlier daemon's sessions are taken up."""
         self.ended: list[EndSession] = []
         self._clock = clock
         self.ledger = Ledger(BOX, 100, 1e9, lambda answer: None, self.ended.append)
-        for session in SESSIONS:
-            self.ledger.restore(clock.seconds(), Session(session, Caller("a"), IDLE, 0.0, 0.0))
+        for session in sessions:
+            self.ledger.restore(clock.seconds() + patience, Session(session, Caller("a"), IDLE, 0.0, 0.0))
 
     def begin(self, now: float, container: ContainerId, session: SessionId) -> Session:
         self.ledger.expire(now)
@@ -80,18 +84,73 @@ class Request:
 
 
 class Site:
-    """One proxy with its wire."""
+    """One proxy with its wire to the daemon, and while it moves to the next one that to the daemon before."""
 
-    def __init__(self, name: str, routing: Any, clock: Clock) -> None:
-        self.wire = Wire(clock)
+    def __init__(self, name: str, machine: LeaseMachine, clock: Clock) -> None:
+        self.name = name
+        self._machine = machine
         self.far = FarRouting(clock, FarTurns())
-        self.near = Proxy(name, self.wire.near, routing, clock, lambda proxy: None)
+        self.before: Wire | None = None
+        self.welcome = True  #: the daemon has answered its hello
+        self.sent_at = 0.0  #: when it was sent to this daemon
+        self._clock = clock
+        self.near = self._daemon()
         self.wire.near.serves = self.near.calls()
-        self.wire.far.serves = {**self.far.calls(), messages.END: self.ends}
         self.far.connect(self.wire.far, [])
+
+    def _daemon(self) -> Proxy:
+        self.wire = wire = Wire(self._clock)
+        wire.far.serves = {**self.far.calls(), messages.END: self.ends, messages.MOVE: self.moves}
+        return Proxy(self.name, wire.near, self._machine, self._clock, lambda proxy: None)  # type: ignore[arg-type]
 
     def ends(self, message: Any) -> None:
         self.far.ended(message["session"], message["reason"], message["detail"])
+
+    # --- to the next daemon, as `proxies` and `far` have it
+
+    def is_sent(self) -> None:
+        """The next daemon is in charge; the proxy hears of it when that arrives."""
+        self.near.rest()
+        self.near.move(socket="", within=0.0)
+        self.before, self.welcome, self.sent_at = self.wire, False, self._clock.seconds()
+        self.near = self._daemon()
+        self.wire.near.serves = {messages.HELLO: self.hello}
+
+    def moves(self, message: Any) -> None:
+        assert self.before is not None
+        self.before.far.leave()
+        self.before = None
+        self.far.disconnect()
+        hello = self.wire.far.ask(messages.HELLO, holds=self.far.held())
+        hello.addCallbacks(self.is_welcome, lambda lost: None)
+
+    def hello(self, message: Any) -> Any:
+        self.wire.near.serves = self.near.calls()
+        return {"over": self.near.take_over(message["holds"])}
+
+    def is_welcome(self, answer: Any) -> None:
+        self.welcome = True
+        self.far.connect(self.wire.far, answer["over"])
+        self._machine.is_here(self)
+
+    # --- what is on its way
+
+    def deliver(self, toward: str, size: int | None) -> None:
+        wire = self.wire if self.before is None else self.before
+        wire.deliver(getattr(wire, toward), size)
+
+    def run(self) -> None:
+        if self.before is not None:
+            before = self.before
+            while before.waits(before.far):
+                before.deliver(before.far)
+        self.wire.run()
+
+    def lose(self) -> None:
+        if self.before is not None:
+            self.before.far.lost = lambda: None
+            self.before.lose()
+        self.wire.lose()
 
 
 class LeaseMachine(RuleBasedStateMachine):
@@ -107,6 +166,8 @@ class LeaseMachine(RuleBasedStateMachine):
         self.requests: list[Request] = []
         self.refusing: set[SessionId] = set()  # a terminate of it was answered
         self.terminated: set[SessionId] = set()
+        self.coming: set[Site] = set()  # to this daemon from the one before
+        self.incomplete: list[Deferred[None]] = []  # who waits for them
         self.sites = [Site(f"p{number}", self, self.clock) for number in range(PROXIES)]
 
     # --- the daemon
@@ -200,18 +261,17 @@ class LeaseMachine(RuleBasedStateMachine):
         site=st.integers(0, PROXIES - 1), toward=st.sampled_from(["near", "far"]), size=st.none() | st.integers(1, 200)
     )
     def arrives(self, site: int, toward: str, size: int | None) -> None:
-        wire = self.sites[site].wire
-        wire.deliver(getattr(wire, toward), size)
+        self.sites[site].deliver(toward, size)
 
     @rule(site=st.integers(0, PROXIES - 1), session=st.sampled_from(SESSIONS))
     def asks_and_is_answered(self, site: int, session: SessionId) -> None:
         self.asks(site, session)
-        self.sites[site].wire.run()
+        self.sites[site].run()
 
     @rule()
     def everything_arrives(self) -> None:
         for site in self.sites:
-            site.wire.run()
+            site.run()
 
     @rule(seconds=st.sampled_from([0.05, 0.05, 0.3, 0.9, 1.1]))
     def time_passes(self, seconds: float) -> None:
@@ -221,6 +281,7 @@ class LeaseMachine(RuleBasedStateMachine):
                     self.active_at[request.session] = self.clock.seconds() + 0.05
             self.clock.advance(0.05)
             self.whoever_is_cut_off_is_killed()
+            self.whoever_finds_no_daemon_ends()
             self.core.ledger.expire(self.clock.seconds())
             self.follow_up()
 
@@ -239,7 +300,36 @@ class LeaseMachine(RuleBasedStateMachine):
         if session in self.core.ledger.sessions:
             self.seen["drains"] += 1
             self.book.drains(session, EndReason.TERMINATED)
-        DeferredList(acknowledged()).addCallback(lambda _: self.refusing.add(session))
+        told = acknowledged()
+        if self.coming:  # as `workers.proxies.complete` has it
+            everybody: Deferred[None] = Deferred()
+            self.incomplete.append(everybody)
+            told.append(everybody)
+        DeferredList(told).addCallback(lambda _: self.refusing.add(session))
+
+    def is_here(self, site: Site) -> None:
+        """It has come over from an earlier daemon, or has ended."""
+        self.coming.discard(site)
+        while self.incomplete and not self.coming:
+            self.incomplete.pop().callback(None)
+
+    @precondition(lambda self: all(site.welcome for site in self.sites))
+    @rule()
+    def another_daemon_takes_over(self) -> None:
+        """What this one remembers is the next one's; what drains ends there, and what was said to this one last is lost."""
+        self.core.ledger.expire(self.clock.seconds())
+        self.follow_up()
+        kept = [session.id for session in self.core.ledger if session.state is SessionState.ACTIVE]
+        self.core = Core(self.clock, kept, TRY_FOR)
+        self.book = LeaseBook(self.core, {BOX: TCPAddress("127.0.0.1", 1)}, self.clock, self.follow_up)
+        self.coming, self.incomplete = (
+            set(self.sites),
+            [],
+        )  # who asked the daemon before is answered by that one, or asks again
+        for site in self.sites:
+            site.is_sent()
+        self.seen["taken over"] += 1
+        self.seen["taken over with something held"] += any(site.far.holds for site in self.sites)
 
     @rule(site=st.integers(0, PROXIES - 1))
     def dies(self, site: int) -> None:
@@ -251,9 +341,10 @@ class LeaseMachine(RuleBasedStateMachine):
                 if not request.quiet and not request.doubtful:
                     self.touch(request.session)
         gone.far.stop()
-        gone.wire.lose()
+        gone.lose()
         self.follow_up()
-        self.sites[site] = Site(f"{gone.near.name}'", self, self.clock)
+        self.is_here(gone)
+        self.sites[site] = Site(f"{gone.name}'", self, self.clock)
 
     # --- what always holds
 
@@ -262,6 +353,12 @@ class LeaseMachine(RuleBasedStateMachine):
         for number, site in enumerate(self.sites):
             if site.wire._ends[site.wire.near].closed:
                 self.seen["cut off"] += 1
+                self.dies(number)
+
+    def whoever_finds_no_daemon_ends(self) -> None:
+        for number, site in enumerate(self.sites):
+            if not site.welcome and self.clock.seconds() >= site.sent_at + TRY_FOR:
+                self.seen["found no daemon"] += 1
                 self.dies(number)
 
     @invariant()
@@ -290,14 +387,16 @@ class LeaseMachine(RuleBasedStateMachine):
         """Everything ends, and then everything is over."""
         for _ in range(3):
             for site in self.sites:
-                site.wire.run()  # what was asked for is granted, and over
+                site.run()  # what was asked for is granted, and over
             self.finish_all()
         still = self.terminated & self.core.ledger.sessions.keys()
         assert not still, "a terminated session did not end with its last request"
-        for _ in range(120):
+        for _ in range(320):
+            if not self.core.ledger.sessions and not any(site.far.holds for site in self.sites):
+                break
             self.time_passes(0.05)
             for site in self.sites:
-                site.wire.run()
+                site.run()
         assert not self.core.ledger.sessions, f"a session did not expire: {list(self.core.ledger)}"
         for site in self.sites:
             assert not site.far.holds and not site.near.held
@@ -317,5 +416,13 @@ class LeaseMachineTests(SynchronousTestCase):
                 suppress_health_check=list(HealthCheck),
             ),
         )
-        for what in ("asked", "without asking", "refused", "drains", "idle", "resumed"):
+        for what in (
+            "asked",
+            "without asking",
+            "refused",
+            "drains",
+            "idle",
+            "resumed",
+            "taken over with something held",
+        ):
             self.assertTrue(LeaseMachine.seen[what], f"{what} never happened: {LeaseMachine.seen}")

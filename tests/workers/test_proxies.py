@@ -1,0 +1,156 @@
+"""All proxies of a daemon at once: what they must know reaches each, or it is cut off, and those on their way are waited for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from sticky.edge.forwarding import TrustedProxies
+from sticky.edge.limits import EdgeLimits, EdgeSettings
+from sticky.workers import messages, proxies
+from sticky.workers.config import ProxyConfig
+from sticky.workers.pool import Seat
+from sticky.workers.proxies import Proxies
+from sticky.workers.views import views
+from tests.fakes.links import Wire
+
+CONFIG = ProxyConfig(
+    brand="modal",
+    edge=EdgeSettings(limits=EdgeLimits(), trusted_proxies=TrustedProxies()),
+    keys={},
+    sites=(),
+    serial=frozenset(),
+    access_log="off",
+    access_log_format="text",
+)
+
+
+class ProxiesCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.patch(proxies, "_peer", lambda transport: (os.getpid(), os.geteuid()))
+        self.clock = Clock()
+        nobody: Any = None
+        self.proxies = Proxies(self.clock, nobody, nobody, lambda: CONFIG, lambda address: None)
+        self.configured: list[str] = []
+
+    def enter(self, name: str, *, moved: bool = False) -> Wire:
+        """A proxy says hello; what it is told after that waits on its wire."""
+        wire = Wire(self.clock)
+        wire.far.serves = {messages.CONFIGURE: lambda message: self.configured.append(name)}
+        self.proxies.enter(wire.near)
+        hello = wire.far.ask(messages.HELLO, versions=[messages.VERSION], name=name, moved=moved, holds=[], turns=[])
+        wire.run()
+        self.successResultOf(hello)
+        self.clock.advance(0)
+        return wire
+
+
+class ConfigureTests(ProxiesCase):
+    def test_it_fires_when_the_last_one_has_acknowledged(self) -> None:
+        wires = [self.enter(f"worker-{number}") for number in (1, 2)]
+        told = self.proxies.configure()
+        wires[0].run()
+        self.assertNoResult(told)
+        wires[1].run()
+        self.assertEqual(self.successResultOf(told), ())
+        self.assertEqual(self.configured, ["worker-1", "worker-2"])
+
+    def test_one_that_is_silent_is_named_and_cut_off(self) -> None:
+        wires = [self.enter(f"worker-{number}") for number in (1, 2)]
+        told = self.proxies.configure()
+        wires[0].run()
+        self.clock.advance(messages.SILENCE)
+        self.clock.advance(messages.STARVED)
+        self.assertEqual(self.successResultOf(told), ("worker-2",))
+        self.assertTrue(wires[1]._ends[wires[1].near].closed)
+        again = self.proxies.configure()
+        wires[0].run()
+        self.assertEqual(self.successResultOf(again), (), "it was named already")
+
+    def test_one_that_dies_is_named(self) -> None:
+        wire = self.enter("worker-1")
+        told = self.proxies.configure()
+        wire.lose()
+        self.assertEqual(self.successResultOf(told), ("worker-1",))
+
+    def test_one_that_had_it_and_dies_before_others_have_it_is_not(self) -> None:
+        wires = [self.enter(f"worker-{number}") for number in (1, 2)]
+        told = self.proxies.configure()
+        wires[0].run()
+        wires[0].lose()
+        wires[1].run()
+        self.assertEqual(self.successResultOf(told), ())
+
+    def test_where_there_is_none_it_fires_at_once(self) -> None:
+        self.assertEqual(self.successResultOf(self.proxies.configure()), ())
+
+
+class ExpectedTests(ProxiesCase):
+    def test_those_on_their_way_are_waited_for_until_they_go_by_what_they_were_told(self) -> None:
+        self.proxies.expect(2)
+        complete, told = self.proxies.complete(), self.proxies.configure()
+        assert complete is not None
+        wires = [self.enter("worker-1", moved=True), self.enter("earlier daemon", moved=True)]
+        self.enter("worker-1 of ours")
+        wires[0].run()
+        self.assertNoResult(complete)
+        wires[1].run()
+        self.successResultOf(complete)
+        self.assertEqual(self.successResultOf(told), ())
+        self.assertIsNone(self.proxies.complete())
+
+    def test_one_that_does_not_come_is_waited_for_as_long_as_it_may_serve(self) -> None:
+        self.proxies.expect(1)
+        complete, gathered = self.proxies.complete(), self.proxies.gathered(1.0)
+        assert complete is not None
+        self.clock.advance(1.0)
+        self.successResultOf(gathered)
+        self.assertNoResult(complete)
+        self.clock.advance(messages.TRY_FOR)
+        self.successResultOf(complete)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_one_that_dies_on_its_way_in_is_not_waited_for(self) -> None:
+        self.proxies.expect(1)
+        complete = self.proxies.complete()
+        assert complete is not None
+        self.enter("worker-1", moved=True).lose()
+        self.successResultOf(complete)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_where_none_is_expected_nobody_waits(self) -> None:
+        self.proxies.expect(0)
+        self.assertIsNone(self.proxies.complete())
+        self.successResultOf(self.proxies.gathered(1.0))
+
+
+class SeatStub:
+    """As much of `pool.Worker` as an operator sees."""
+
+    def __init__(self, name: str, member: Any, state: Seat, starts: int) -> None:
+        self.name, self.member, self.state, self.starts = name, member, state, starts
+        self.pid = None if member is None else 51
+        self.born = 2.0
+
+
+class ViewsTests(ProxiesCase):
+    def test_workers_then_whoever_came_from_an_earlier_daemon(self) -> None:
+        self.enter("worker-1").far.tell(
+            messages.REPORTED, counts=[], clients=4, websockets=1, answered=9, bytes_in=0, bytes_out=0, requests={}
+        )
+        self.enter("earlier daemon", moved=True)
+        self.clock.advance(5.0)
+        ours = self.proxies.members[0]
+        seats: Any = [SeatStub("worker-1", ours, Seat.SERVING, 3), SeatStub("worker-2", None, Seat.EMPTY, 1)]
+        first, second, third = views(seats, self.proxies.members, self.clock.seconds())
+        self.assertEqual(
+            (first.name, first.state, first.pid, first.age, first.restarts), ("worker-1", "serving", 51, 3.0, 2)
+        )
+        self.assertEqual((second.state, second.pid, second.age, second.restarts), ("empty", None, None, 0))
+        self.assertEqual(
+            (third.name, third.state, third.pid, third.age), ("earlier daemon", "leaving", os.getpid(), 5.0)
+        )
+        self.assertEqual((first.in_flight, first.sessions), (0, 0))
