@@ -345,15 +345,19 @@ class Unavailable(Refusal):
     retry = True
 
 
+def _explained(cause: str, more: str) -> str:
+    return f"{cause}: {more}" if more else cause
+
+
 class QueueTimedOut(Unavailable):
-    """`cause`: how the last container failed to start, where none is ready; in one word of semantics.md."""
+    """`cause`: how the last container failed to start, where none is ready; in one word of semantics.md. `more`: a clause on it."""
 
     code = "queue_timeout"
     text = "No container had room for the session in time."
 
-    def __init__(self, cause: str = "", *, retry_after: float | None = None) -> None:
+    def __init__(self, cause: str = "", *, more: str = "", retry_after: float | None = None) -> None:
         self.cause = cause
-        why = f"{self.text[:-1]} (containers fail to start: {cause})." if cause else None
+        why = f"{self.text[:-1]} (containers fail to start: {_explained(cause, more)})." if cause else None
         super().__init__(why, retry_after=retry_after)
 
 
@@ -375,14 +379,15 @@ class NoContainerReady(Unavailable):
 
 
 class ContainersFailing(Unavailable):
-    """`cause`: how the last one failed, in one word of semantics.md (`startup_timeout`, `exited`, ...)."""
+    """`cause`: how the last one failed, in one word of semantics.md (`startup_timeout`, `exited`, ...). `more`: a clause on it."""
 
     code = "containers_failing"
     text = "Containers of this Server fail to start."
 
-    def __init__(self, cause: str = "", *, retry_after: float | None = None) -> None:
+    def __init__(self, cause: str = "", *, more: str = "", retry_after: float | None = None) -> None:
         self.cause = cause
-        super().__init__(f"{self.text[:-1]} ({cause})." if cause else None, retry_after=retry_after)
+        why = f"{self.text[:-1]} ({_explained(cause, more)})." if cause else None
+        super().__init__(why, retry_after=retry_after)
 
 
 class StorageFailed(Unavailable):

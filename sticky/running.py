@@ -104,6 +104,19 @@ class Running:
         else:
             self._never_spawned(container)
 
+    def lacks(self, container: ContainerId) -> str:
+        """What it lacks to be ready, see `IContainer.waits_for`. Empty for one that does not run."""
+        try:
+            return self._running[container].waits_for() if container in self._running else ""
+        except Exception:
+            # A backend's own fault: what could not be said must not keep the container from being stopped.
+            self.log.failure("container {container} cannot be asked what it waits for", container=container)
+            return ""
+
+    def has(self, container: ContainerId) -> bool:
+        """Whether it runs, so that its end will be heard of."""
+        return container in self._running
+
     def kill(self, container: ContainerId) -> None:
         """End it now. A no-op on one that is gone."""
         if container in self._running:

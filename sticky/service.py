@@ -7,16 +7,18 @@ Decides nothing (that is `sticky.core`), moves no bytes (that is `sticky.edge`),
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import attrs
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from sticky import errors
+from sticky.causes import Causes
 from sticky.core.container import ContainerState
 from sticky.core.effects import (
     CutRequests,
@@ -53,6 +55,7 @@ from sticky.core.values import (
     EndReason,
     Policy,
     ServerName,
+    StopCause,
 )
 from sticky.granting import Granting
 from sticky.isticky import (
@@ -79,7 +82,7 @@ class ServerService(SessionAnswers, Service):
     """Runs one Server's fleet.
 
     `spec` says what to run for a container of a deployment. `clock` must be monotonic: deadlines hang on it. `call_end` is
-    told what the end of a container is to be called that has to go for what it did not do.
+    told why a container that runs has to go, before it is: see `witness.Endings.call`.
     """
 
     log = Logger()
@@ -93,10 +96,9 @@ class ServerService(SessionAnswers, Service):
         minting: Minting,
         clock: IReactorTime,
         journal: Journal | None = None,
-        call_end: Callable[[ContainerId, str], None] = lambda container, detail: None,
+        call_end: Callable[[ContainerId, str, str], None] = lambda container, cause, more: None,
     ) -> None:
         self.server = server
-        self._call_end = call_end
         self.fleet = fleet
         self._clock = clock
         self._journal: Journal = NoJournal() if journal is None else journal
@@ -106,6 +108,7 @@ class ServerService(SessionAnswers, Service):
         self._busy = False
         self._starts = Granting(server, fleet, minting, self._journal, clock, self._step, self._follow_up)
         self.containers = Running(server, backend, spec, self._journal, self._step, self._starts.storage_failed)
+        self.causes = Causes(self.containers, call_end)
         self._leases = LeaseBook(fleet, self.containers.addresses, clock, self._follow_up)
         self.turns = TurnBook(fleet, self.containers.addresses, clock, self._follow_up, self._leases)
         self._visits = VisitBook(fleet, self.containers.addresses, clock, self._follow_up)
@@ -134,6 +137,7 @@ class ServerService(SessionAnswers, Service):
             self._step(ContainerExited(container, "killed"))
         for container, box in memory.containers.items():
             if box.state is ContainerState.STOPPING:
+                self.causes.call(container, "earlier_daemon")
                 self.containers.terminate(container)  # whether the earlier daemon came to that is not known
         if memory.deployment not in (None, newest):
             self._step(Deployed(newest, self.fleet.policy))
@@ -158,6 +162,8 @@ class ServerService(SessionAnswers, Service):
 
     def kill(self) -> None:
         """End every container now."""
+        for container in self.fleet.capacity.containers:
+            self.causes.call(container, StopCause.DAEMON_STOPS.value)
         self.containers.kill_all()
 
     def stopService(self) -> None:
@@ -209,7 +215,10 @@ class ServerService(SessionAnswers, Service):
 
         `container`: where it is in flight already.
         """
-        return self._visits.begin(key, holder, container)
+        try:
+            return self._visits.begin(key, holder, container)
+        except errors.ContainersFailing as refusal:
+            raise self.causes.explained(refusal) from None
 
     # --- starts
 
@@ -239,9 +248,11 @@ class ServerService(SessionAnswers, Service):
 
     def unhealthy(self, container: ContainerId) -> None:
         """It does not answer any more: its sessions end, it is killed. A no-op for one that is not ready."""
-        if container in self.fleet.capacity.containers:
+        box = self.fleet.capacity.containers.get(container)
+        if box is not None:
             self.log.warn("container {container} of {server} is unhealthy", container=container, server=self.server)
-            self._call_end(container, "unhealthy")
+            if box.state is ContainerState.READY:
+                self.causes.call(container, "unhealthy")
             self._step(ContainerUnhealthy(container))
 
     # --- the engine
@@ -263,8 +274,9 @@ class ServerService(SessionAnswers, Service):
         elif fleet.wake_at < self._timer_at:
             self._set_timer()
 
-    def _carry_out(self, effects: Iterable[Effect | Record]) -> None:
+    def _carry_out(self, effects: Sequence[Effect | Record]) -> None:
         """Do what the core says, in its order, even when doing it makes new effects."""
+        self.causes.foretell(effects)
         # Signals last: whoever is cut has told both sides before the container is asked to go.
         self._todo.extend(sorted(effects, key=lambda effect: isinstance(effect, TerminateContainer)))
         if self._busy:
@@ -287,12 +299,10 @@ class ServerService(SessionAnswers, Service):
             case GrantStart():
                 self._starts.grant(effect)
             case RefuseStart():
-                self._starts.refuse(effect)
+                self._starts.refuse(attrs.evolve(effect, error=self.causes.explained(effect.error)))
             case SpawnContainer():
                 self.containers.spawn(effect)
             case TerminateContainer():
-                if effect.detail is not None:
-                    self._call_end(effect.container, effect.detail)
                 # Whoever is cut tells both sides why before their container goes, in other processes, too.
                 ask = partial(self.containers.terminate, effect.container)
                 self._leases.when_told(effect.container, partial(self._visits.when_told, effect.container, ask))

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
-from sticky.core.values import ContainerId, ServerName
+from sticky.core.values import ContainerId, ServerName, StopCause
 from sticky.iinspection import EndedContainer
 from sticky.isticky import (
     Address,
@@ -33,8 +33,19 @@ _QUIET = ((0, None), (None, 15), (None, None))
 
 #: What the end of a container is called that had to go for what it did not do, and how that is said.
 CALLED = {
-    "startup_timeout": "was not ready within startup_timeout",
+    StopCause.STARTUP_TIMEOUT.value: "was not ready within startup_timeout",
     "unhealthy": "did not answer any more",
+}
+#: Why others had to go. Their end is called what it is.
+STOPPED = {
+    StopCause.SCALED_DOWN.value: "scaled down, nobody needed it",
+    StopCause.SPENT.value: "its one session is over",
+    StopCause.TOO_OLD.value: "too old (container_max_age)",
+    StopCause.REPLACED.value: "replaced by a newer deployment",
+    StopCause.REMOVED.value: "its Server was removed",
+    StopCause.ASKED.value: "an operator stopped it",
+    StopCause.DAEMON_STOPS.value: "the daemon stops",
+    "earlier_daemon": "an earlier daemon had begun to stop it",
 }
 
 
@@ -45,17 +56,22 @@ class Endings:
         self._clock = clock
         self._kept = kept
         self._ended: dict[ServerName, deque[tuple[float, ContainerId, Exit]]] = {}
-        self._called: dict[ContainerId, str] = {}
+        self._called: dict[ContainerId, tuple[str, str]] = {}
 
-    def call(self, container: ContainerId, detail: str) -> None:
-        """It is about to be made to end: that is what its end will be called. `detail`: one of `CALLED`."""
-        self._called[container] = detail
+    def call(self, container: ContainerId, cause: str, more: str = "") -> None:
+        """It is about to be made to end, and will be heard of: that is why. `cause`: one of `CALLED` or `STOPPED`, of which the
+        first counts. `more`: what there is to say besides.
+        """
+        self._called.setdefault(container, (cause, more))
 
     def note(self, server: ServerName, container: ContainerId, exit: Exit) -> Exit:
         """One more has ended. Returns its end as it is to be called."""
-        detail = self._called.pop(container, None)
-        if detail is not None and exit.detail in ("exited", "killed"):  # else its backend knows better why
-            exit = attrs.evolve(exit, detail=detail, message=f"{CALLED[detail]}; {exit.message}")
+        cause, more = self._called.pop(container, ("", ""))
+        if cause and exit.detail in ("exited", "killed"):  # else its backend knows better why
+            said = f"{CALLED.get(cause) or STOPPED[cause]}{more and f': {more}'}"
+            exit = attrs.evolve(
+                exit, detail=cause if cause in CALLED else exit.detail, message=f"{said}; {exit.message}"
+            )
         ended = self._ended.setdefault(server, deque(maxlen=self._kept))
         ended.appendleft((self._clock.seconds(), container, exit))
         return exit

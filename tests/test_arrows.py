@@ -51,6 +51,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "config": ("config", "core.values", "core.proxy_tokens", "errors"),
     # The service owns the fleet and feeds it; a lease is the service's side of one request.
     "service": (
+        "causes",
         "core",
         "errors",
         "isticky",
@@ -64,6 +65,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "observe.safely",
         "visits",
     ),
+    "causes": ("core", "errors", "running"),
     "session_answers": ("core", "errors", "isticky", "journal.writer", "lease"),
     "running": ("core", "isticky", "journal", "witness"),
     "granting": ("core", "errors", "isticky", "journal.writer", "minting", "waiting"),

@@ -68,6 +68,9 @@ class SlowJournal:
             self.waiting.pop(0).errback(errors.StorageFailed(retry_after=1.0))
 
 
+CAUSES = ("scaled_down", "asked", "daemon_stops")
+
+
 class ServiceCase(SynchronousTestCase):
     """Builds a Server; containers become ready when `play` says so."""
 
@@ -86,7 +89,7 @@ class ServiceCase(SynchronousTestCase):
         self.defining: Callable[[ContainerId, DeploymentId], ContainerSpec] = self.spec
         fleet = Fleet(Policy(**policy), DeploymentId("dp-1"), ids)  # type: ignore[arg-type]
         self.journal = SlowJournal()
-        self.called: list[tuple[ContainerId, str]] = []
+        self.called: list[tuple[ContainerId, str, str]] = []
         self.service = ServerService(
             NAME,
             fleet,
@@ -95,7 +98,7 @@ class ServiceCase(SynchronousTestCase):
             Minting(lambda claims: self.signing(claims), lambda: WALL + self.clock.seconds()),
             self.clock,
             self.journal,
-            lambda container, detail: self.called.append((container, detail)),
+            lambda container, cause, more: self.called.append((container, cause, more)),
         )
         self.service.startService()
         self.addCleanup(self.service.stopService)
@@ -386,7 +389,8 @@ class ScaleTests(ServiceCase):
         answer = self.start()
         self.clock.advance(30)
         self.assertEqual(self.backend.spawned[0].signals, ["TERM"])
-        self.assertEqual(self.called, [(self.backend.spawned[0].id, "startup_timeout")])
+        lacks = "nothing of it listens on port 20000"
+        self.assertEqual(self.called, [(self.backend.spawned[0].id, "startup_timeout", lacks)])
         self.clock.advance(1)
         self.assertEqual(len(self.backend.spawned), 2)
         self.ready()
@@ -397,7 +401,77 @@ class ScaleTests(ServiceCase):
         self.build(startup_timeout=30.0, queue_timeout=40.0)
         answer = self.start()
         self.clock.pump([30, 1, 9])
-        self.assertIn("startup_timeout", self.failureResultOf(answer, errors.QueueTimedOut).value.message)
+        self.assertEqual(
+            self.failureResultOf(answer, errors.QueueTimedOut).value.message,
+            "No container had room for the session in time (containers fail to start: startup_timeout: "
+            "nothing of it listens on port 20000).",
+        )
+
+    def test_whoever_is_refused_for_it_is_told_what_the_last_one_lacked(self) -> None:
+        self.build(startup_timeout=30.0, queue_timeout=300.0)
+        answer = self.start()
+        self.clock.pump([30, 1, 30, 2, 30])
+        expected = "Containers of this Server fail to start (startup_timeout: nothing of it listens on port 20002)."
+        refusals = [self.failureResultOf(each, errors.ContainersFailing).value for each in (answer, self.start())]
+        self.assertEqual([refusal.message for refusal in refusals], [expected] * 2)
+        self.assertEqual([refusal.cause for refusal in refusals], ["startup_timeout"] * 2)
+        self.assertTrue(all(refusal.retry_after >= 1 for refusal in refusals))
+
+    def test_so_is_whoever_asks_a_plain_server(self) -> None:
+        self.build(startup_timeout=30.0, sessioned=False, min_containers=1)
+        self.clock.pump([30, 1, 30, 2, 30])
+        refusal = self.assertRaises(errors.ContainersFailing, self.service.visit, b"", Holder())
+        self.assertIn("(startup_timeout: nothing of it listens on port 20002)", refusal.message)
+
+    def test_a_backend_that_cannot_say_what_is_lacking_holds_nothing_up(self) -> None:
+        self.build(startup_timeout=30.0, queue_timeout=300.0)
+
+        def broken(container: MemoryContainer) -> str:
+            raise KeyError("a fault of this backend")
+
+        self.patch(MemoryContainer, "waits_for", broken)
+        answer = self.start()
+        self.clock.advance(30)
+        self.assertEqual(self.backend.spawned[0].signals, ["TERM"])
+        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
+        self.assertEqual(self.called[0][1:], ("startup_timeout", ""))
+        self.clock.advance(1)
+        self.ready()
+        self.successResultOf(answer)
+
+    def test_why_a_container_has_to_go_is_told_before_it_is_asked_to(self) -> None:
+        self.build(scaledown_window=2.0)
+        self.service.terminate(self.session(), None)
+        self.clock.advance(2)
+        self.service.stop_container(self.session().container)
+        self.session()
+        self.service.drain()
+        causes = [(self.backend.spawned[number].id, cause, "") for number, cause in enumerate(CAUSES)]
+        self.assertEqual(self.called, causes)
+
+    def test_one_that_does_not_run_is_not_called_anything(self) -> None:
+        self.build()
+        self.journal.slow = True
+        waiting = self.start()
+        self.service.drain()
+        self.failureResultOf(waiting, errors.ShuttingDown)
+        self.assertEqual(self.called, [])
+
+    def test_one_that_drains_when_it_is_found_unhealthy_is_not_called_so(self) -> None:
+        self.build(exit_grace_period=10.0)
+        claims = self.session()
+        self.service.begin(claims, Holder())
+        self.service.stop_container(claims.container)
+        self.service.unhealthy(claims.container)
+        self.assertEqual(self.called, [])
+        self.clock.advance(10)
+        self.assertEqual(self.called, [(claims.container, "asked", "")])
+
+    def test_all_are_killed_because_the_daemon_stops(self) -> None:
+        self.build()
+        claims = self.session()
+        self.service.kill()
+        self.assertEqual(self.called, [(claims.container, "daemon_stops", "")])
 
 
 class StopTests(ServiceCase):
@@ -598,7 +672,7 @@ class OneContainerTests(ServiceCase):
         self.clock.advance(PROVEN_AFTER)
         self.service.unhealthy(claims.container)
         self.assertEqual(holder.told, [(EndReason.CONTAINER_LOST, "unhealthy")])
-        self.assertEqual(self.called, [(claims.container, "unhealthy")])
+        self.assertEqual(self.called, [(claims.container, "unhealthy", "")])
         self.assertEqual(self.backend.spawned[0].signals, ["KILL"])
         self.assertEqual(len(self.backend.spawned), 2)
         self.clock.advance(1)

@@ -11,9 +11,9 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from sticky.containers.memory import MemoryBackend, MemoryContainer
-from sticky.core.values import ContainerId, DeploymentId, ServerName
+from sticky.core.values import ContainerId, DeploymentId, ServerName, StopCause
 from sticky.isticky import Address, ContainerSpec, Exit, IContainerBackend, IContainerListener
-from sticky.witness import Endings, Witness, failed
+from sticky.witness import CALLED, STOPPED, Endings, Witness, failed
 
 NAME = ServerName("echo")
 
@@ -97,6 +97,39 @@ class WitnessTests(SynchronousTestCase):
         self.assertEqual((ended.exit.detail, ended.failed), ("startup_timeout", True))
         self.assertIn("was not ready within startup_timeout; ", ended.exit.message)
         self.assertEqual(self.heard.told, [ended.exit])
+
+    def test_why_another_had_to_go_is_said_and_its_end_is_called_what_it_is(self) -> None:
+        for number, (cause, said) in enumerate(STOPPED.items()):
+            container = self.spawn(f"ct-{number}")
+            self.endings.call(container.id, cause)
+            container.terminate()
+            self.clock.advance(1)
+            ended = self.endings.of(NAME)[0]
+            self.assertEqual((ended.exit.detail, ended.exit.signal, ended.failed), ("killed", 15, False))
+            self.assertEqual(ended.exit.message, f"{said}; ended by SIGTERM")
+            self.assertEqual(self.heard.told[-1], ended.exit)
+
+    def test_there_are_words_for_each_cause(self) -> None:
+        self.assertEqual({*CALLED, *STOPPED}, {cause.value for cause in StopCause} | {"unhealthy", "earlier_daemon"})
+
+    def test_the_first_cause_counts_and_what_there_is_to_say_besides_follows_it(self) -> None:
+        container = self.spawn("ct-1")
+        self.endings.call(container.id, "startup_timeout", "nothing of it listens on port 7")
+        self.endings.call(container.id, "daemon_stops")
+        container.kill()
+        self.clock.advance(1)
+        self.assertEqual(
+            self.heard.told[0].message,
+            "was not ready within startup_timeout: nothing of it listens on port 7; ended by SIGKILL",
+        )
+
+    def test_one_that_ends_with_an_error_when_it_is_stopped_is_to_be_looked_at(self) -> None:
+        container = self.spawn("ct-1")
+        self.endings.call(container.id, "scaled_down")
+        container.make_exit("exited", 1)
+        (ended,) = self.endings.of(NAME)
+        self.assertTrue(ended.failed)
+        self.assertEqual(ended.exit.message, "scaled down, nobody needed it; exited with status 1")
 
     def test_a_cause_that_the_backend_knows_is_kept(self) -> None:
         container = self.spawn("ct-1")

@@ -12,10 +12,8 @@ from sticky.core.effects import Effect, KillContainer, SpawnContainer, Terminate
 from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated, ContainerMoved, DeploymentMade, Record
 from sticky.core.scaling import wanted_open
-from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, Policy
+from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, Policy, StopCause
 from sticky.errors import IllegalEvent
-
-STARTUP_TIMEOUT = "startup_timeout"  #: the end of one that was not ready in time
 
 
 @attrs.frozen
@@ -100,16 +98,24 @@ class Capacity:
         container.empty_since = UNBOUNDED
         container.stop_at = now + self.policy.exit_grace_period
 
-    def stop(self, now: float, container: Container) -> None:
+    def stop(self, now: float, container: Container, cause: StopCause) -> None:
         """Ask it to end; SIGKILL follows."""
-        late = container.state is ContainerState.STARTING and container.stop_at <= now
-        if late:
-            self._backoff.failed(now, STARTUP_TIMEOUT)
+        if cause is StopCause.STARTUP_TIMEOUT:
+            self._backoff.failed(now, cause.value)
         self.prove(container)
         self._move(container, ContainerInput.STOP)
         container.empty_since = UNBOUNDED
         container.stop_at = now + KILL_AFTER
-        self._emit(TerminateContainer(container.id, STARTUP_TIMEOUT if late else None))
+        self._emit(TerminateContainer(container.id, cause))
+
+    def why_closed(self, now: float, container: Container, demand: Demand) -> StopCause:
+        """Why scaling has closed it."""
+        if container.spent:
+            return StopCause.SPENT
+        if container.deployment != self.deployment:
+            return StopCause.REPLACED
+        too_old = now >= container.fits_until(demand.idle_timeout)
+        return StopCause.TOO_OLD if too_old else StopCause.SCALED_DOWN
 
     def kill(self, container: Container) -> None:
         """It was asked and did not end. Nothing more can be done than this, so no time is set."""

@@ -6,7 +6,7 @@ from enum import Enum
 
 import attrs
 
-from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, SessionId
+from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, SessionId, StopCause
 from sticky.errors import IllegalEvent
 
 KILL_AFTER = 30.0  #: seconds from SIGTERM to SIGKILL (semantics.md, Container)
@@ -129,3 +129,12 @@ class Container:
             self.empty_since = UNBOUNDED
         elif self.empty_since == UNBOUNDED:
             self.empty_since = now
+
+
+def stop_cause(reason: EndReason, stopping: EndReason | None) -> StopCause:
+    """Why one is asked to go whose sessions end for this reason. `stopping`: why all of its Server's are to go, if they are."""
+    if reason is EndReason.CONTAINER_MAX_AGE:
+        return StopCause.TOO_OLD
+    if reason is EndReason.DEPLOYMENT_ENDED:
+        return StopCause.REMOVED if stopping is reason else StopCause.REPLACED
+    return StopCause.DAEMON_STOPS if stopping is reason else StopCause.ASKED

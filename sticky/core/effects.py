@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId, TurnId, WaiterId
+from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId, StopCause, TurnId, WaiterId
 from sticky.errors import Refusal
 
 
@@ -40,7 +40,7 @@ class TerminateContainer:
     """Ask the container to end (SIGTERM)."""
 
     container: ContainerId
-    detail: str | None = None  #: what its end is to be called where that was not its own doing: "startup_timeout"
+    cause: StopCause
 
 
 @attrs.frozen

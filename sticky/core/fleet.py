@@ -16,7 +16,7 @@ import attrs
 from sticky import errors
 from sticky.core.backoff import Backoff
 from sticky.core.capacity import Capacity, Survey
-from sticky.core.container import Container, ContainerState
+from sticky.core.container import Container, ContainerState, stop_cause
 from sticky.core.effects import Close, CutRequests, Effect
 from sticky.core.events import (
     ContainerExited,
@@ -39,7 +39,7 @@ from sticky.core.session_calls import SessionCalls
 from sticky.core.start_calls import StartCalls
 from sticky.core.starts import Start, StartQueue
 from sticky.core.turns import Turns
-from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, Policy, SessionId, WaiterId
+from sticky.core.values import UNBOUNDED, ContainerId, DeploymentId, EndReason, Policy, SessionId, StopCause, WaiterId
 
 TOKEN_LEEWAY = 300.0  #: seconds that a token may outlive its container's age limit (semantics.md, Time and steps)
 
@@ -196,8 +196,10 @@ class Fleet(StartCalls, SessionCalls, PlainCalls):
         if empty or container.stop_at <= now:
             if container.state is ContainerState.STOPPING:
                 self.capacity.kill(container)
+            elif draining:
+                self._stop_container(now, container, stop_cause(container.reason, self.stopping))
             else:
-                self._stop_container(now, container)
+                self._stop_container(now, container, StopCause.STARTUP_TIMEOUT)
 
     # --- containers
 
@@ -234,9 +236,9 @@ class Fleet(StartCalls, SessionCalls, PlainCalls):
         self.capacity.exited(now, container, event.detail)
         self._drop_grants(now, container)
 
-    def _stop_container(self, now: float, container: Container) -> None:
+    def _stop_container(self, now: float, container: Container, cause: StopCause) -> None:
         """Ask the process to end. Whatever is still in flight is cut."""
-        self.capacity.stop(now, container)
+        self.capacity.stop(now, container, cause)
         self._drop_grants(now, container)
         self._cut(container, None)
 
@@ -264,7 +266,7 @@ class Fleet(StartCalls, SessionCalls, PlainCalls):
             if container.deployment == event.deployment:
                 continue
             if container.state is ContainerState.STARTING:
-                self._stop_container(now, container)
+                self._stop_container(now, container, StopCause.REPLACED)
             elif container.state is ContainerState.READY and event.recreate:
                 self._drain(now, container, EndReason.DEPLOYMENT_ENDED)
 
@@ -277,7 +279,7 @@ class Fleet(StartCalls, SessionCalls, PlainCalls):
         container = self.capacity.find(event.container)
         if container.state is ContainerState.STARTING:
             container.reason = event.reason
-            self._stop_container(now, container)
+            self._stop_container(now, container, StopCause.ASKED)
         elif container.state is ContainerState.READY:
             self._drain(now, container, event.reason)
 
@@ -296,7 +298,7 @@ class Fleet(StartCalls, SessionCalls, PlainCalls):
         self.stopping = reason
         for container in list(self.capacity.containers.values()):
             if container.state is ContainerState.STARTING:
-                self._stop_container(now, container)
+                self._stop_container(now, container, stop_cause(reason, reason))
             elif container.state is ContainerState.READY:
                 self._drain(now, container, reason)
         self._refuse_all(errors.ShuttingDown(retry_after=5.0))
@@ -307,7 +309,7 @@ class Fleet(StartCalls, SessionCalls, PlainCalls):
 
     def _hand_over(self, now: float, index: int = 0) -> None:
         if (closed := self.post.hand_over(now, index)) is not None:
-            self._stop_container(now, closed)
+            self._stop_container(now, closed, self.capacity.why_closed(now, closed, self._demand()))
 
     def open_ledger(self, container: Container) -> None:
         """A ledger for a container that is new here."""

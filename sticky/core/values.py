@@ -34,6 +34,19 @@ class EndReason(Enum):
     UNKNOWN = "ended"  # a verified token whose session nobody remembers
 
 
+class StopCause(Enum):
+    """Why a container is asked to go. The value is a word for whoever tells an operator."""
+
+    STARTUP_TIMEOUT = "startup_timeout"  # it was not ready in time
+    SCALED_DOWN = "scaled_down"  # nobody needs it
+    SPENT = "spent"  # it is there for one session, which has ended
+    TOO_OLD = "too_old"  # its age limit is reached, or too near for another session
+    REPLACED = "replaced"  # a newer deployment has taken its place
+    REMOVED = "removed"  # its Server is no more
+    ASKED = "asked"  # an operator wants it stopped
+    DAEMON_STOPS = "daemon_stops"  # everything stops
+
+
 class Placement(Enum):
     """How admission chooses among containers that can take a start."""
 

@@ -204,7 +204,8 @@ class Books(ContainerBooks):
                 case TerminateContainer():
                     box = self.boxes[effect.container]
                     assert box.state is ContainerState.STOPPING
-                    assert effect.detail == ("startup_timeout" if box.was_late else None)
+                    assert effect.cause in box.causes, f"{effect.cause} is not why, but one of {box.causes}"
+                    self.seen[f"stopped: {effect.cause.value}"] += 1
                 case KillContainer():
                     box = self.boxes[effect.container]
                     assert box.state is ContainerState.STOPPING and not box.killed

@@ -10,9 +10,12 @@ from sticky.core.effects import CutRequests
 from sticky.core.events import ContainerExited, ContainerStopRequested, ContainerUnhealthy, Deployed, StopRequested
 from sticky.core.fleet import TOKEN_LEEWAY
 from sticky.core.records import ContainerCreated, ContainerMoved
-from sticky.core.values import ContainerId, DeploymentId, EndReason, Policy
+from sticky.core.values import ContainerId, DeploymentId, EndReason, Policy, StopCause
 from tests.core.entries import FOREVER, Box, Stay
 from tests.core.turn_books import TurnBooks
+
+SCALING = frozenset({StopCause.SCALED_DOWN, StopCause.TOO_OLD})  #: why it may stop one of the newest deployment
+STOPPED = frozenset({StopCause.ASKED, StopCause.DAEMON_STOPS})
 
 
 class ContainerBooks(TurnBooks):
@@ -90,8 +93,9 @@ class ContainerBooks(TurnBooks):
                 late = box.since + box.startup_timeout <= self.now
                 asked = isinstance(self.cause, StopRequested) or self._causes(ContainerStopRequested, box)
                 assert late or asked or box.deployment != self.newest
-                box.was_late = late
+                box.causes = frozenset({self._stop_cause() if asked else StopCause.REPLACED})
                 if late:
+                    box.causes = frozenset({StopCause.STARTUP_TIMEOUT})
                     self._failed("startup_timeout")
             case ContainerState.READY, ContainerState.STOPPING if self._causes(ContainerUnhealthy, box):
                 assert not live, "a session outlived its container's health"
@@ -100,8 +104,11 @@ class ContainerBooks(TurnBooks):
                 # Invariant 6: only scaling does this, and never to one that has a session.
                 assert not live and not box.requests, "scaling stopped a container with a session"
                 self.closed.append((box, box.empty_since))
+                box.causes = SCALING if box.deployment == self.newest else frozenset({StopCause.REPLACED})
                 self.prove(box)
             case ContainerState.DRAINING, ContainerState.STOPPING:
+                if box.causes & STOPPED:  # which of the two, does not outlive a restart
+                    box.causes = frozenset({StopCause.DAEMON_STOPS if self.stopping else StopCause.ASKED})
                 rest = live or box.requests
                 assert not rest or box.drained_by <= self.now, "its time to drain was cut short"
             case before, ContainerState.GONE:
@@ -126,6 +133,7 @@ class ContainerBooks(TurnBooks):
         assert effect.reason is (EndReason.CONTAINER_MAX_AGE if too_old else reasons[type(self.cause)])
         if isinstance(self.cause, Deployed) and not too_old:
             assert self.cause.recreate and box.deployment != self.newest
+        box.causes = frozenset({StopCause.TOO_OLD if too_old else self._stop_cause()})
         self.prove(box)
         box.drained_by = self.now + self.policy.exit_grace_period
         for stay in live:
@@ -138,6 +146,15 @@ class ContainerBooks(TurnBooks):
         assert not box.requests or died or box.drained_by <= self.now, "requests were cut before their time"
         self.seen["cut requests in flight"] += box.requests > 0
         box.requests = 0
+
+    def _stop_cause(self) -> StopCause:
+        """As what was told to the fleet wants it."""
+        causes = {
+            StopRequested: StopCause.DAEMON_STOPS,
+            Deployed: StopCause.REPLACED,
+            ContainerStopRequested: StopCause.ASKED,
+        }
+        return causes[type(self.cause)]
 
     def _causes(self, kind: type[Any], box: Box) -> bool:
         """Whether this is what was told to the fleet, of this container."""

@@ -6,7 +6,7 @@ import attrs
 
 from sticky.core.container import ContainerState
 from sticky.core.session import Session
-from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId, TurnId, WaiterId
+from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId, StopCause, TurnId, WaiterId
 
 FOREVER = float("inf")
 OPEN = (ContainerState.STARTING, ContainerState.READY)
@@ -49,7 +49,7 @@ class Box:
     drained_by: float = FOREVER
     killed: bool = False
     requests: int = 0  #: in flight, of a plain Server
-    was_late: bool = False  #: it was not ready within its start-up time
+    causes: frozenset[StopCause] = frozenset()  #: why it may be asked to go, once it is STOPPING
     proven: bool = False  #: its start is known to have succeeded
     excess: int = 0  #: sessions that it has beyond its limit, since that was lowered
 

@@ -52,6 +52,12 @@ SITUATIONS = {
     "died young",
     "proved by living",
     "proved in the end",
+    "stopped: startup_timeout",
+    "stopped: scaled_down",
+    "stopped: too_old",
+    "stopped: replaced",
+    "stopped: asked",
+    "stopped: daemon_stops",
 }
 REFUSALS = {
     "BadIdleTimeout",

@@ -11,7 +11,7 @@ from sticky.core.container import PROVEN_AFTER, ContainerState
 from sticky.core.effects import KillContainer, TerminateContainer
 from sticky.core.events import ContainerStopRequested, ContainerUnhealthy, Deployed, PolicyChanged
 from sticky.core.memory import Memory
-from sticky.core.values import ContainerId, DeploymentId, EndReason, Policy
+from sticky.core.values import ContainerId, DeploymentId, EndReason, Policy, StopCause
 from tests.core.stage import Stage
 
 BOX = ContainerId("ct-1")
@@ -33,7 +33,7 @@ class OperatorTests(TestCase):
         self.assertEqual(stage.end_of("sd-1"), (EndReason.SERVER_STOPPED, None))
         self.assertEqual(stage.in_state(STOPPING), [BOX])
         stage.step(ContainerStopRequested(BOX))
-        self.assertEqual(stage.of(TerminateContainer), [TerminateContainer(BOX)])
+        self.assertEqual(stage.of(TerminateContainer), [TerminateContainer(BOX, StopCause.ASKED)])
 
     def test_a_starting_one_stops_and_another_takes_the_start_without_backing_off(self) -> None:
         stage = Stage()

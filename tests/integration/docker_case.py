@@ -48,7 +48,8 @@ COMMANDS: Mapping[Program, tuple[str, ...]] = {
 class RealEngineCase(BackendCase):
     """A prepared backend on an engine of our own, and no container left at the end."""
 
-    timeout = 180
+    timeout = 300
+    deadline = 150.0  # an Engine on a loaded machine takes seconds for each container, one after the other
     realm = "a-state-dir"
     kind = "docker"
     network = "publish"

@@ -179,6 +179,18 @@ class ContainerTests(DaemonCase):
         (status,) = Admin(self.folder / "state").status()["servers"]
         self.assertEqual({end["detail"] for end in status["ended"]}, {"startup_timeout"})
 
+    def test_one_that_listens_elsewhere_is_told_where_it_should_in_the_answer_the_log_and_the_command(self) -> None:
+        listens = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); time.sleep(600)"
+        self.serve(server("one", json.dumps([PYTHON, "-c", listens]), startup_timeout=1.5))
+        said = (
+            r"nothing of it listens on port \d+ of 127\.0\.0\.1, which is PORT in its environment and \{port\} in its command; "
+            r"it listens on port \d+ of 127\.0\.0\.1: set port = \d+ if it cannot take another"
+        )
+        self.assertRegex(self.refused()["message"], rf"\(startup_timeout: {said}\)")
+        self.assertRegex(self.daemon.output(), rf"was not ready within startup_timeout: {said}; ended by SIGTERM")
+        (status,) = Admin(self.folder / "state").status()["servers"]
+        self.assertRegex(status["ended"][0]["message"], said)
+
     def test_containers_that_die_soon_after_they_are_ready_fail_like_those_that_never_are(self) -> None:
         dying = (
             "import os, socket, time; s = socket.create_server(('127.0.0.1', int(os.environ['PORT']))); time.sleep(0.5)"
@@ -226,6 +238,7 @@ class ContainerTests(DaemonCase):
         self.assertEqual(len(self.children()), 1)
         self.terminate(token)
         until("the container is gone", lambda: not self.children())
+        until("the log says why", lambda: "ended: scaled down, nobody needed it; " in self.daemon.output())
 
 
 class StopTests(DaemonCase):
@@ -236,6 +249,7 @@ class StopTests(DaemonCase):
             opened.recv()
         self.assertEqual(len(self.children()), 2)
         self.daemon.stop()
+        self.assertEqual(self.daemon.output().count("ended: the daemon stops; "), 2)
         for opened in sockets:
             with self.assertRaises(ConnectionClosed):
                 opened.recv(timeout=60)

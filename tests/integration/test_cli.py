@@ -34,6 +34,11 @@ max_concurrency = 10
 [servers.broken]
 hosts = ["broken.localhost"]
 command = ["{sys.executable}", "-c", "raise RuntimeError('no database')"]
+
+[servers.deaf]
+hosts = ["deaf.localhost"]
+command = ["sleep", "600"]
+startup_timeout = 0.5
 """
 
 APP = """
@@ -131,6 +136,7 @@ class DaemonTests(CommandCase):
         self.assertIn("server_stopped", err)
         shown = self.json("containers", "show", session["container"])
         self.assertEqual((shown["failed"], shown["server"]), (False, "echo"))
+        self.assertIn("an operator stopped it; ", shown["message"])
 
     def test_why_containers_fail(self) -> None:
         _, err = self.run_("sessions", "start", "broken", status=1)
@@ -141,6 +147,14 @@ class DaemonTests(CommandCase):
         self.assertIn("RuntimeError: no database", self.run_("logs", "--server", "broken")[0])
         said, _ = self.run_("doctor", status=1)
         self.assertRegex(said, r"fail +containers +containers of broken fail to start")
+
+    def test_where_a_container_was_expected_to_listen(self) -> None:
+        said = r"nothing of it listens on port \d+ of 127\.0\.0\.1, which is PORT in its environment and \{port\} in its command"
+        _, err = self.run_("sessions", "start", "deaf", status=1)
+        self.assertRegex(err, rf"fail to start \(startup_timeout: {said}\)")
+        ended = self.json("containers", "list", "--server", "deaf", "--all")["ended"]
+        shown, _ = self.run_("containers", "show", ended[0]["id"])
+        self.assertRegex(" ".join(shown.split()), rf"was not ready within startup_timeout: {said}; ended by SIGTERM")
 
     def test_a_load_test_holds_and_reconnects(self) -> None:
         report = self.json("loadtest", "echo", "--sessions", "15", "--rate", "100", "--hold", "0.5", "--ping", "0.1",
