@@ -13,12 +13,12 @@ from zope.interface import implementer
 
 from sticky import networks
 from sticky.containers import endings, killing, logs
-from sticky.containers.census import boot_id, look
+from sticky.containers.census import Process, boot_id, look
 from sticky.containers.cgroups import Group
 from sticky.containers.isolation import Descendants
 from sticky.containers.knocking import IProbeReactor, Knocker, http_status
 from sticky.containers.lacking import NOT_REPORTED, lacking
-from sticky.containers.ownership import group_members, listens_on, members, owns_listener
+from sticky.containers.ownership import group_members, listens_on, members, owns_listener, started_by
 from sticky.containers.place import Place
 from sticky.containers.process_states import TRANSITIONS, Hold, Household, Input, State
 from sticky.containers.readiness import Readiness
@@ -71,6 +71,7 @@ class Child:
         self._adopted = False
         self._asked = False  # by SIGTERM
         self._killed = False  # by us, so that nothing of it is given time
+        self._seen: set[Process] = set()  # in it while the main process lived, whom afterwards nothing else may lead to
         self._ran_out = False  # the kernel killed something of it for want of memory, and we the rest
         self._failure: str | None = None  # why it is not to be; takes the place of how it ended
         self._status: int | None = None
@@ -382,6 +383,8 @@ class Child:
             return
         if not self._hold.running():
             return  # we are about to hear of its exit, and its number may be a stranger's
+        if self.descendants is Descendants.BEST_EFFORT:
+            self._seen |= started_by(self.pid)  # once it has exited it leads to nobody any more
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
@@ -401,4 +404,4 @@ class Child:
         exited = self._state is State.SWEEPING or self._hold is None or not self._hold.running()
         if self.group is not None:
             return sorted(self.group.members() - (set() if not exited else {self.pid}))
-        return members(self.id, self.pid, self.realm, leader_exited=exited)
+        return members(self.id, self.pid, self.realm, leader_exited=exited, known=self._seen)

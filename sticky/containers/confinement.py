@@ -62,8 +62,10 @@ def bubblewrap() -> str | None:
 
 
 def lines(spec: ContainerSpec, isolation: Isolation, group: Group | None, who: User | None) -> str:
-    """For `spawn.py`. Empty for a plain child process. Raises ValueError for what cannot be said."""
+    """For `spawn.py`. Raises ValueError for what cannot be said."""
     said = [f"cgroup {entrance}" for entrance in group.entrances] if group is not None else []
+    if group is None and isolation.descendants is not Descendants.PID_NAMESPACE:
+        said.append("subreaper yes")  # so that whoever hides has a parent by which it is found
     if isolation.network:
         said.append("network yes")
     if isolation.descendants is Descendants.PID_NAMESPACE:

@@ -1,7 +1,8 @@
 """Which processes belong to a container, and whose socket listens: read from /proc. Must not signal or change anything.
 
 A container's processes are those of its session or process group, their descendants, and whoever carries its marks in the
-environment (a program that put itself into the background keeps those). Zombies do not count.
+environment (a program that put itself into the background keeps those). Zombies do not count. The main process is a subreaper
+where nothing better is to be had (prctl(2)): as long as it lives, whoever hides from all that is still its descendant.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Collection, Mapping
 from glob import glob
 from pathlib import Path
 
-from sticky.containers.census import Census, environ, read
+from sticky.containers.census import Census, Process, environ, look, read
 from sticky.containers.listeners import Listener, tcp_listeners, unix_listeners
 from sticky.core.values import ContainerId
 from sticky.isticky import Address, TCPAddress
@@ -116,13 +117,33 @@ def sockets(pid: int) -> set[int]:
     return found
 
 
-def members(container: ContainerId, leader: int, realm: str = "", *, leader_exited: bool = False) -> list[int]:
+def started_by(leader: int) -> frozenset[Process]:
+    """Whom a process has started, as far as their parents still live; nobody where no descriptors are left to look with."""
+    try:
+        found = [look(pid) for pid in offspring(leader)]
+    except OSError:
+        return frozenset()
+    return frozenset(process for process in found if process is not None)
+
+
+def members(
+    container: ContainerId,
+    leader: int,
+    realm: str = "",
+    *,
+    leader_exited: bool = False,
+    known: Collection[Process] = (),
+) -> list[int]:
     """The living processes of a container, ourselves excepted.
 
-    `leader_exited`: the main process was reaped, so that a process with its number is a stranger.
+    `leader_exited`: the main process was reaped, so that a process with its number is a stranger. `known`: seen in it before.
     """
     census = Census.take()
     found = census.led_by(leader) | ({leader} & census.processes.keys())
+    for process in known:
+        now = census.processes.get(process.pid)
+        if now is not None and now.started == process.started:
+            found.add(process.pid)
     if leader_exited:
         found.discard(leader)
     found |= census.descendants(found)

@@ -1,7 +1,7 @@
 """Turns itself into a container's program: own session, death with its parent if wanted, no stray descriptors, then exec.
 
 Runs as a script of its own (`python -I -S spawn.py PARENT REPORT LC_CTYPE DIRECTORY CONFINEMENT COMMAND...`); must not import
-anything of ours, but `confine.py` beside it where CONFINEMENT asks for more than a cgroup: a line for each thing, see there.
+anything of ours, but `confine.py` beside it where CONFINEMENT asks for more than a cgroup or a subreaper: a line for each, see there.
 PARENT is the process whose death ends it; 0: it outlives whoever started it.
 
 A script rather than work in a forked copy of the daemon: the daemon then starts children with posix_spawn, whose cost does
@@ -23,7 +23,7 @@ OUTLIVES = 0  #: in place of the parent's pid
 FOLLOWS = -1  #: the same: a process of the container itself, which has made the session
 DROPPED = "-"  #: in place of LC_CTYPE's value: the program gets none
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SIGKILL = 9
 _IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE, SIGXFSZ: an ignored signal stays ignored after exec
 
@@ -55,6 +55,8 @@ def become(parent: int, report: str, lc_ctype: str, directory: str, confinement:
             word, _, value = line.partition(" ")
             if word == "cgroup":
                 _join(value)
+            elif word == "subreaper":  # it survives exec: who loses its parent becomes the program's child
+                _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             else:
                 rest.append((word, value))
         if rest:

@@ -75,11 +75,13 @@ class LinesTests(SynchronousTestCase):
     def bubblewrapped(self, isolation: Isolation) -> list[str]:
         self.patch(confinement, "bubblewrap", lambda: "/usr/bin/bwrap")
         found = self.lines(isolation)
-        self.assertEqual({line.partition(" ")[0] for line in found}, {"wrap"})
-        return [line.partition(" ")[2] for line in found]
+        self.assertEqual({line.partition(" ")[0] for line in found}, {"subreaper", "wrap"})
+        return [line.partition(" ")[2] for line in found[1:]]
 
-    def test_a_plain_child_is_told_nothing(self) -> None:
-        self.assertEqual(self.lines(Isolation()), [])
+    def test_a_plain_child_is_a_subreaper_where_nothing_else_keeps_its_descendants_together(self) -> None:
+        self.assertEqual(self.lines(Isolation()), ["subreaper yes"])
+        self.assertEqual(self.lines(Isolation(), Group((Path("/a"),))), ["cgroup /a/cgroup.procs"])
+        self.assertEqual(self.lines(Isolation(descendants=Descendants.PID_NAMESPACE)), ["pid_namespace yes"])
 
     def test_the_group_comes_first_and_the_user_last(self) -> None:
         isolation = Isolation(network=True, descendants=Descendants.PID_NAMESPACE, rlimits={"nofile": 9, "core": 0})

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sticky.containers.census import Census
+from sticky.containers.census import Census, environ, look
 from sticky.containers.process import ProcessBackend
 from sticky.core.values import ContainerId
 from sticky.isticky import TCPAddress
@@ -110,6 +110,19 @@ class DescendantTests(IsolationCase):
         container.kill()
         await self.exit(container)
         await self.until(lambda: not any(alive(pid) for pid in shell))
+
+    async def test_best_effort_finds_who_hides_from_everything_but_its_parents(self) -> None:
+        for ending in ("terminate", "kill"):
+            container = self.confined(*PYTHON, HIDES + LISTENS, options={"descendants": "best_effort"})
+            await self.ready(container)
+            hidden = pid_of("hidden", await self.output(container))
+            process = look(hidden)
+            assert process is not None
+            self.assertEqual(process.parent, container.pid)  # whom it lost was its parent before
+            self.assertNotIn(b"STICKY_CONTAINER_ID", b"".join(environ(hidden)))
+            getattr(container, ending)()
+            await self.exit(container)
+            self.assertFalse(alive(hidden), ending)
 
     async def test_best_effort_is_what_it_is_called(self) -> None:
         container = self.confined(*PYTHON, LISTENS, options={"descendants": "best_effort"})
