@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import attrs
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors
 from sticky.core.tokens import Claims
-from sticky.isticky import ILease, ILeaseHolder
+from sticky.isticky import ILease, ILeaseHolder, TCPAddress, Visit
 from sticky.stepping_down import Resting
-from tests.fakes.routing import claims
+from tests.fakes.routing import SERVER, FakeControl, FakeRouting, claims
 from tests.test_service import Holder
+from tests.workers.test_control import REQUEST
 
 
 class Slow:
@@ -74,3 +76,32 @@ class RestingTests(SynchronousTestCase):
         self.assertNoResult(self.waiting)
         self.slow.asked[0].errback(errors.SessionEnded("idle_timeout"))
         self.assertEqual(self.failureResultOf(self.waiting, errors.SessionEnded).value.code, "idle_timeout")
+
+
+class VisitorTests(SynchronousTestCase):
+    """What a visitor of a plain Server shows is judged once, by whoever decides in the end."""
+
+    def setUp(self) -> None:
+        self.shown = attrs.evolve(REQUEST, sessioned=False)
+        self.control = FakeControl()
+        self.routing = FakeRouting(TCPAddress("127.0.0.1", 1))
+        self.resting = Resting()
+        waiting = self.resting.begin(Visit(SERVER, b"room", self.shown), Holder())
+        assert isinstance(waiting, Deferred)
+        self.waiting = waiting
+
+    def test_here_before_it_is_let_in(self) -> None:
+        self.resting.go(self.routing, self.control.let_in)
+        self.successResultOf(self.waiting)
+        self.assertEqual(self.control.visitors, [self.shown])
+        self.assertEqual(self.routing.visits, [Visit(SERVER, b"room")])
+
+    def test_here_and_not_let_in(self) -> None:
+        self.control.let_in_with = errors.BadCredential()
+        self.resting.go(self.routing, self.control.let_in)
+        self.failureResultOf(self.waiting, errors.BadCredential)
+        self.assertEqual(self.routing.visits, [])
+
+    def test_elsewhere_by_the_next_daemon(self) -> None:
+        self.resting.go(self.routing)
+        self.assertEqual(self.routing.visits, [Visit(SERVER, b"room", self.shown)])

@@ -93,3 +93,14 @@ class SwitchTests(SynchronousTestCase):
         shown.start(written.append, lambda: written.append(b"."))
         self.go()
         self.assertEqual(written, [b"."])
+
+    def test_who_comes_to_a_plain_server_is_judged_here_or_by_whoever_decides_then(self) -> None:
+        self.assertIsNone(self.switch.let_in(REQUEST))
+        self.here.let_in_with = errors.NoCredential()
+        self.assertRaises(errors.NoCredential, self.switch.let_in, REQUEST)
+        self.switch.pause()
+        self.assertIs(self.switch.let_in(REQUEST), REQUEST)
+        self.switch.resume()
+        self.assertRaises(errors.NoCredential, self.switch.let_in, REQUEST)
+        self.go()
+        self.assertIs(self.switch.let_in(REQUEST), REQUEST)
