@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+from sticky.admin.sockets import LONGEST, find
 from sticky.errors import ConfigError
 from sticky.sdk import child
 from sticky.sdk.daemon import URL_FILE
@@ -108,12 +110,26 @@ def _wait_for_url(app: str, daemon: subprocess.Popen[bytes], state_dir: Path, lo
             if status == 2 and last:
                 raise ConfigError("sticky run", "", last)
             raise ConnectionError(f"the daemon for {app} ended with status {status} before it listened: {last}")
-        url = state_dir / URL_FILE
-        if url.is_file() and url.stat().st_size:
+        if _is_up(state_dir):
             return
         if time.monotonic() > deadline:
             raise ConnectionError(f"the daemon for {app} did not listen within {limit:g} seconds: {_last_line(log)}")
         time.sleep(_POLL)
+
+
+def _is_up(state_dir: Path) -> bool:
+    """Whether it listens, and its admin API, which opens later and knows each Server's own URL. Not where that has no room."""
+    url, admin = state_dir / URL_FILE, find(state_dir)
+    if not url.is_file() or not url.stat().st_size:
+        return False
+    if len(os.fsencode(admin)) > LONGEST:
+        return True
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(admin))
+        except OSError:
+            return False
+    return True
 
 
 def _last_line(log: Path) -> str:

@@ -333,10 +333,10 @@ class ServeTests(CommandCase):
         app.write_text(APP)
         with (self.folder / "serve.log").open("wb") as log:
             child = self.popen("serve", "app.py", "--listen", "tcp:0:interface=127.0.0.1", stdout=log, stderr=log)
-        first = until("it serves", self.pid, 30)
+        first = until("it serves", self.pid, 2 * DEADLINE)
         session = self.json("sessions", "start")
         app.write_text(APP + "\nraise RuntimeError('half-written')\n")
-        until("the mistake is told", self.said("the old one goes on: "), 30)
+        until("the mistake is told", self.said("the old one goes on: "), DEADLINE)
         self.assertEqual(self.pid(), first)
         app.write_text(APP + "\n# better\n")
         until("the change is deployed", self.said("changed: app.py; Server is rolled over"), 60)

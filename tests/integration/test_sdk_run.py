@@ -15,23 +15,50 @@ from sticky.exception import ConnectionError, InvalidError
 from sticky.sdk.run import run_entrypoint
 
 DAEMON = """
-import http.server, json, os, signal, sys
+import http.server, json, os, signal, socket, sys, threading
 state = sys.argv[1]
 open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "pid"), "w").write(str(os.getpid()))
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    def address_string(self):
+        return "somebody"
+
     def do_POST(self):
+        if self.path == "/v1/access":
+            url = f"http://127.0.0.1:{server.server_port}"
+            return self.answer(200, {"url": url, "brand": "modal", "proxy_token": "wk-dev.ws-run"})
         good = self.headers["Authorization"] == "Bearer wk-dev.ws-run"
-        body = json.dumps({"session_id": "sd-1", "token": self.path}).encode()
-        self.send_response(200 if good else 401)
+        self.answer(200 if good else 401, {"session_id": "sd-1", "token": self.path})
+
+    def answer(self, status, fields):
+        body = json.dumps(fields).encode()
+        self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
 server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-open(os.path.join(state, "proxy-token"), "w").write("wk-dev.ws-run\\n")
-open(os.path.join(state, "url.new"), "w").write(f"http://127.0.0.1:{server.server_port}\\n")
+
+
+class Admin(http.server.HTTPServer):
+    address_family = socket.AF_UNIX
+
+    def server_bind(self):
+        self.socket.bind(self.server_address)
+
+
+def open_admin():
+    admin = Admin(os.path.join(state, "admin.new"), Handler)
+    os.rename(os.path.join(state, "admin.new"), os.path.join(state, "admin.sock"))
+    admin.serve_forever()
+
+
+# As a daemon of many Servers does: this URL is none of theirs, and the admin API, which knows better, opens a moment later.
+open(os.path.join(state, "url.new"), "w").write("http://127.0.0.1:1\\n")
 os.rename(os.path.join(state, "url.new"), os.path.join(state, "url"))
+opening = threading.Timer(0.5, open_admin)
+opening.daemon = True
+opening.start()
 server.serve_forever()
 """
 
