@@ -46,7 +46,6 @@ class Books(ContainerBooks):
     def __init__(self, policy: Policy, jitter: float, prompt: bool) -> None:
         super().__init__(policy, jitter)
         self.prompt = prompt
-        self.stopping = False
         self.memory = Memory()
         self.homes: dict[SessionId, ContainerId] = {}
         self.granted: set[SessionId] = set()  #: those that somebody may have a token for

@@ -34,6 +34,7 @@ class ContainerBooks(TurnBooks):
         self.failed_by = ""
         self.next_attempt = 0.0
         self.refused = False
+        self.stopping = False
         self.spawned: list[Box] = []
         self.closed: list[tuple[Box, float]] = []  #: by scaling in this step, and since when they had been empty
         self.excess = (
