@@ -11,6 +11,7 @@ from pathlib import Path
 
 from websockets.asyncio.server import broadcast, serve
 from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Response
 
 import sticky
@@ -51,7 +52,10 @@ class Chat:
     async def talk(self, connection):
         session = connection.request.headers["x-modal-server-session-id"]  # Sticky says whose connection this is
         room = self.rooms.setdefault(session, Room())
-        name = str(await connection.recv())[:40].strip() or "somebody"  # the first message
+        try:
+            name = str(await connection.recv())[:40].strip() or "somebody"  # the first message
+        except ConnectionClosed:
+            return  # it left without a word
         for line in room.said:
             await connection.send(line)
         room.members.add(connection)

@@ -31,9 +31,11 @@ FRAGMENTS: dict[str, int] = {
     "calls.md": 2,
     "configuration.md": 1,
     "first-session.md": 1,
-    "operating.md": 3,
+    "operating.md": 4,
     "performance.md": 1,
+    "reliability.md": 1,
     "scaling.md": 2,
+    "sdk.md": 1,
 }
 
 
@@ -61,7 +63,7 @@ class GuideTests(SynchronousTestCase):
 
     def test_the_table_of_fragments_has_no_page_too_many(self) -> None:
         self.assertEqual(set(FRAGMENTS) - set(names()), set())
-        self.assertLessEqual(sum(FRAGMENTS.values()), 12)
+        self.assertLessEqual(sum(FRAGMENTS.values()), 15)
 
     def test_pages_with_tests_of_their_own_have_them(self) -> None:
         for name, test in OTHERWISE.items():
