@@ -187,7 +187,9 @@ class Deployer:
         names = needs_restart(old.settings, new.settings)
         if names:
             verb = "this setting needs" if len(names) == 1 else "these settings need"
-            raise ConfigError(str(new.sources), ", ".join(names), f"a change of {verb} a restart of the daemon")
+            raise ConfigError(
+                str(new.sources), ", ".join(names), f"a change of {verb} a restart of the daemon: sticky restart"
+            )
         leaving = {server.server for server in self._servers.leaving}
         for server in new.settings.servers:
             if server.name in leaving:

@@ -99,7 +99,7 @@ APP = tuple(
         (
             "hook_argument",
             "Or is one of nothing",
-            f"app.py: {_IMPORT}sticky.enter() has no argument 'order'; it takes no arguments (…)",
+            f"app.py: {_IMPORT}sticky.exit() has no argument 'order'; it takes no arguments (…)",
         ),
         (
             "order",
@@ -134,7 +134,7 @@ APP = tuple(
 )
 
 _NONE = "no daemon runs with the state directory …: "
-_LOOK = "Name the daemon's state directory with --state-dir or STICKY_STATE_DIR. Or start one: twistd -n sticky --app game.py"
+_LOOK = "Name the daemon's state directory with --state-dir or STICKY_STATE_DIR. Or start one: sticky serve app.py"
 
 #: Finding the daemon, and what is asked of it.
 DAEMON = (

@@ -81,7 +81,7 @@ CONFIG = """\
 # What app.py does not say: where to listen and who may start sessions.
 #
 #     sticky check sticky.toml
-#     twistd -n sticky --app app.py --config sticky.toml
+#     twistd -n --pidfile= sticky --app app.py --config sticky.toml
 #
 # Every setting, with its range and default: docs/configuration.md
 

@@ -69,7 +69,7 @@ class _InOrder(click.Group):
     cls=_InOrder,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="The daemon itself is started with twistd: twistd -n sticky --app game.py",
+    epilog="The daemon itself is started with twistd: twistd -n --pidfile= sticky --app game.py",
 )
 def root() -> None:
     """Self-hosted sticky sessions: every request and WebSocket of a session reaches its container."""

@@ -77,7 +77,7 @@ class SocketWay:
             return Problem(
                 f"no daemon runs with {where}: {what}",
                 Status.NO_DAEMON,
-                f"{look} Or start one: twistd -n sticky --app game.py",
+                f"{look} Or start one: sticky serve app.py",
             )
         if error.errno == errno.ECONNREFUSED:
             return Problem(

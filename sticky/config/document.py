@@ -27,8 +27,8 @@ This page is generated from the table in `sticky/config/table.py`; a test fails 
 
 <!-- block: fragment two ways to start a daemon, which the guides go -->
 ```sh
-twistd -n sticky --config sticky.toml
-twistd -n sticky --app game.py
+twistd -n --pidfile= sticky --config sticky.toml
+twistd -n --pidfile= sticky --app game.py
 ```
 
 With both, the file's `[servers.NAME]` tables change settings of the app's Servers of the same names. `--listen`

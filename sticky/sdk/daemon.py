@@ -115,7 +115,7 @@ class Daemon:
         if isinstance(outcome, Failure):
             raise ConnectionError(
                 f"no answer from the daemon at {where}: {outcome.reason}. Is it running, and yours?"
-                " Start one (twistd -n sticky --app ..., or sticky run), or set STICKY_URL and STICKY_PROXY_TOKEN."
+                " Start one (twistd -n --pidfile= sticky --app ..., or sticky run), or set STICKY_URL and STICKY_PROXY_TOKEN."
             )
         if outcome.status != 200:
             raise _refused(where, outcome)
@@ -129,7 +129,7 @@ class Daemon:
         if lines is None:
             raise ConnectionError(
                 f"no Sticky daemon found for the Server {server!r}: {self._missing(given, inside)} and there is no {path}."
-                " Start one (twistd -n sticky --app ..., or sticky run), or set STICKY_URL and STICKY_PROXY_TOKEN."
+                " Start one (twistd -n --pidfile= sticky --app ..., or sticky run), or set STICKY_URL and STICKY_PROXY_TOKEN."
             )
         if not lines:
             raise ConnectionError(f"the file {path} is empty: is the daemon still starting?")

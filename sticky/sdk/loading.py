@@ -90,6 +90,10 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _import_module(name: str) -> ModuleType:
+    if name.endswith(".toml"):
+        raise LoadError(
+            f"{name} holds settings and is no app; start it with: twistd -n --pidfile= sticky --config {name}"
+        )
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

@@ -71,6 +71,7 @@ class DescribeTests(ChildTests):
         (server,) = describe("games.arena:Server", None, self.folder).servers
         self.assertEqual("games.arena", server.command[4])
         self.assertIn("there is no module games.areno", self.refused("games.areno"))
+        self.assertIn("sticky.toml holds settings and is no app", self.refused("sticky.toml"))
 
     def test_an_import_never_happens_here(self) -> None:
         victim = self.folder / "victim"

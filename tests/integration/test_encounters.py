@@ -44,7 +44,7 @@ APPS: Mapping[str, tuple[str, ...]] = {
     "hook_parentheses": (HEAD + "@app.server()\nclass S:\n    @sticky.enter\n    def start(self): pass\n",),
     "out_of_range": (HEAD + "@app.server(max_containers=0)\nclass S:\n" + HOOK,),
     "unknown_argument": (HEAD + "@app.server(max_containres=2)\nclass S:\n" + HOOK,),
-    "hook_argument": (HEAD + "@app.server()\nclass S:\n    @sticky.enter(order=1)\n    def start(self): pass\n",),
+    "hook_argument": (HEAD + "@app.server()\nclass S:\n    @sticky.exit(order=1)\n    def start(self): pass\n",),
     "order": (HEAD + "@app.server(min_containers=5, max_containers=2)\nclass S:\n" + HOOK,),
     "same_name": (HEAD + SERVER + SERVER,),
     "no_interpreter": (HEAD + "@app.server(python='venv/bin/python')\n@sticky.sessioned()\nclass S:\n" + HOOK,),

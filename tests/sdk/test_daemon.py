@@ -69,7 +69,7 @@ class DaemonTests(TestCase):
         with self.assertRaises(ConnectionError) as caught:
             address(self.daemon(), "Server")
         text = str(caught.exception)
-        for part in ("'Server'", "STICKY_URL is not set", str(self.state / "url"), "twistd -n sticky --app"):
+        for part in ("'Server'", "STICKY_URL is not set", str(self.state / "url"), "twistd -n --pidfile= sticky --app"):
             self.assertIn(part, text)
 
     def test_a_daemon_that_lists_its_servers_gives_each_its_url(self) -> None:
