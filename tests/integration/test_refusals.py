@@ -44,6 +44,10 @@ ELSEWHERE = {
         "tests/integration/test_plain_servers.py",
         "test_beyond_max_concurrency_it_is_429_and_another_container_starts",
     ),
+    "restart_under_way": (
+        "tests/integration/test_restart_stops.py",
+        "test_a_second_restart_and_changes_are_refused_and_nothing_is_lost",
+    ),
     # Ours are not to be had on purpose.
     "internal_error": ("tests/admin/test_web.py", "test_our_own_fault_is_500_and_in_the_log"),
 }

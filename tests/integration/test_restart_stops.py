@@ -11,6 +11,7 @@ from pathlib import Path
 
 from websockets.exceptions import ConnectionClosed
 
+from sticky.cli.advice import advice_for
 from tests.integration.daemon_case import APPS, ECHO, server
 from tests.integration.running_daemon import ROOT, until
 from tests.integration.test_restart import RestartCase
@@ -95,7 +96,7 @@ class StartingTests(StopCase):
         self.assertEqual((self.daemons(), self.children()), ([], []))
         with self.assertRaises(ConnectionClosed) as closed:
             while True:
-                opened.recv(timeout=10)
+                opened.recv(timeout=60)
         assert closed.exception.rcvd is not None
         self.assertEqual((closed.exception.rcvd.code, closed.exception.rcvd.reason), (1001, "server_stopped"))
         self.let_go()
@@ -108,11 +109,13 @@ class StartingTests(StopCase):
         before = self.token()
         doing = self.restarting()
         for words in (("restart",), ("keys", "rotate"), ("deploy",), ("tokens", "create", "--owner", "alice")):
-            self.assertIn("A new daemon is about to take over", self.refused(self.command(*words)))
+            said = self.refused(self.command(*words))
+            self.assertIn("A new daemon is about to take over", said)
+            self.assertIn(advice_for("restart_under_way").rstrip("."), said)
         after = self.token()
         self.let_go()
-        said = doing.communicate(timeout=120)
-        self.assertEqual(doing.returncode, 0, said)
+        done = doing.communicate(timeout=120)
+        self.assertEqual(doing.returncode, 0, done)
         self.http.close()
         for token in (before, after):
             self.assertEqual(self.get(token).status_code, 200)
@@ -175,7 +178,7 @@ class LeftTests(StopCase):
         self.assertIn(self.daemon.wait(60), (0, -signal.SIGTERM))
         with self.assertRaises(ConnectionClosed) as closed:
             while True:
-                opened.recv(timeout=10)
+                opened.recv(timeout=60)
         if self.workers == 1:
             assert closed.exception.rcvd is not None
             self.assertEqual(closed.exception.rcvd.code, 1012)
