@@ -137,6 +137,7 @@ class SteppingDown:
         self._left = left
         self._over = over
         self._moving: Deferred[Any] = succeed(None)  # fires when all proxies have gone to the next daemon
+        self._said: Deferred[None] = succeed(None)  # fires when whoever asked for this has had time to read the answer
         self._resting = Resting()
         self._leaving: Leaving | None = None
         self._far: FarDaemon | None = None
@@ -193,14 +194,14 @@ class SteppingDown:
         self._left()
         assert isinstance(self._journal, JournalService)
         self._journal.let_go()
-        self._admin.leave()
+        self._said = self._admin.leave()
         for backend in self._backends:
             done: Deferred[None] = backend.stop()
             done.addErrback(lambda failure: self.log.failure("a backend was not left in order", failure))
         if self._edge is None:
             self._workers.release()
             self._moving = self._proxies.move(path, self._drain_timeout)
-            self._moving.addCallback(lambda _: self._over())
+            self._moving.addCallback(lambda _: self._empty())
             self._listeners.leave()
             return
         self._become_a_proxy(self._edge, path)
@@ -215,7 +216,7 @@ class SteppingDown:
             welcomed=lambda config: told.take(config),
             lost=self._lost,
             close=edge.relays.close_all,
-            stop=self._over,
+            stop=self._empty,
             moved=lambda within: None,
             tally=lambda: {"clients": context.doors.inside, "websockets": edge.relays.open},
         )
@@ -236,11 +237,15 @@ class SteppingDown:
         self._resting.go(far.routing)
         edge.control.go(far.control)
         far.connect(path, moved=True)
-        self._leaving = Leaving(self._reactor, context, edge.relays, self._drain_timeout, self._over)
+        self._leaving = Leaving(self._reactor, context, edge.relays, self._drain_timeout, self._empty)
 
     def _lost(self) -> None:
         self.log.error("the new daemon is gone, and the connections that were left here with it")
-        self._over()
+        self._empty()
+
+    def _empty(self) -> None:
+        # Where nobody had to go, whoever asked for the restart has not heard yet that it succeeded.
+        self._said.addCallback(lambda _: self._over())
 
     async def _end(self) -> None:
         """The process is about to end, in order or by a signal."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import attrs
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors
 from sticky.core.tokens import Claims
 from sticky.isticky import ILease, ILeaseHolder, TCPAddress, Visit
-from sticky.stepping_down import Resting
+from sticky.journal.service import JournalService
+from sticky.stepping_down import Resting, SteppingDown
 from tests.fakes.routing import SERVER, FakeControl, FakeRouting, claims
 from tests.test_service import Holder
 from tests.workers.test_control import REQUEST
@@ -105,3 +109,41 @@ class VisitorTests(SynchronousTestCase):
     def test_elsewhere_by_the_next_daemon(self) -> None:
         self.resting.go(self.routing)
         self.assertEqual(self.routing.visits, [Visit(SERVER, b"room", self.shown)])
+
+
+class Journal(JournalService):
+    """One that has nothing to let go of."""
+
+    def __init__(self) -> None:
+        """Neither a file nor a lock."""
+
+    def let_go(self) -> None:
+        """See `JournalService`."""
+
+
+class LeavingTests(SynchronousTestCase):
+    def test_whoever_asked_for_the_restart_hears_of_it_where_no_worker_has_to_go(self) -> None:
+        said: Deferred[None] = Deferred()
+        over: list[str] = []
+
+        def nothing(*_: object) -> None: ...
+
+        parts: dict[str, Any] = dict.fromkeys(("servers", "health", "edge", "reactor"))
+        old = SteppingDown(
+            **parts,
+            daemon=SimpleNamespace(left=None),  # type: ignore[arg-type]
+            journal=Journal(),
+            admin=SimpleNamespace(leave=lambda: said),  # type: ignore[arg-type]
+            backends=(),
+            listeners=SimpleNamespace(leave=nothing),  # type: ignore[arg-type]
+            endpoints=(),
+            proxies=SimpleNamespace(move=lambda path, within: succeed([])),  # type: ignore[arg-type]
+            workers=SimpleNamespace(release=nothing),  # type: ignore[arg-type]
+            drain_timeout=1.0,
+            left=nothing,
+            over=lambda: over.append("over"),
+        )
+        old.leave("a socket")
+        self.assertEqual(over, [])
+        said.callback(None)
+        self.assertEqual(over, ["over"])

@@ -11,6 +11,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
+from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger, LogPublisher, globalLogPublisher
 from twisted.web.server import Site
@@ -136,10 +137,10 @@ class AdminService(Service):
             with sockets.private():
                 self._port = self._reactor.listenUNIX(str(self._path), self._guard, mode=0o600)
 
-    def leave(self) -> None:
-        """The other daemon answers. Who is connected has a moment to read the last answer."""
+    def leave(self) -> Deferred[None]:
+        """The other daemon answers. Who is connected has a moment to read the last answer; fires when it is over."""
         self._publisher.removeObserver(self._recent)
-        self._reactor.callLater(LAST_WORDS, self._guard.abort)
+        return deferLater(self._reactor, LAST_WORDS, self._guard.abort)
 
     def _point(self, path: Path) -> None:
         """Tell the command where the socket is, if it is not where it would look."""
