@@ -118,8 +118,9 @@ class RestartTests(RestartCase):
         self.assertEqual(self.children(), [container])
         self.assertEqual(requests.get(self.url, timeout=30).status_code, 401)
         self.assertEqual(requests.get(self.url, headers=bearer, timeout=30).status_code, 200)
-        (one,) = Admin(self.folder / "state").status()["servers"]
-        self.assertEqual(one["sessions"]["in_flight"], 1)
+        # A worker says a moment after the answer that a request is over.
+        admin = Admin(self.folder / "state")
+        until("the WebSocket alone counts", lambda: admin.status()["servers"][0]["sessions"]["in_flight"] == 1)
         opened.close()
         until("then it goes", lambda: not self.children(), within=60)
 
