@@ -108,6 +108,11 @@ class EndingCase(CommandCase):
         self.assertNotIn("Traceback", err)
         return out + err
 
+    def until_asleep(self, child: subprocess.Popen[str]) -> None:
+        """Python's input sees a signal that comes between its prompt and its wait with the next key only."""
+        stat = Path(f"/proc/{child.pid}/stat")
+        until("it waits for the answer", lambda: stat.read_text().rpartition(")")[2].split()[0] == "S", DEADLINE)
+
     def until_there(self, name: str) -> None:
         until(f"{name} is there", (self.folder / name).exists, DEADLINE)
 
@@ -179,6 +184,7 @@ class InterruptTests(EndingCase):
         said = b""
         while b"?" not in said and b"]" not in said:
             said += os.read(ours, 65536)
+        self.until_asleep(child)
         os.killpg(child.pid, signal.SIGINT)
         self.assertEqual(130, child.wait(DEADLINE))
         self.assertEqual(before, self.json("keys", "list"))
