@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -18,25 +19,33 @@ from sticky.containers.process import ProcessBackend
 from sticky.core.values import ContainerId, DeploymentId, ServerName
 from sticky.isticky import ContainerSpec
 from tests.containers.conformance import BackendConformance, Program
-from tests.integration.children import LISTENS, PYTHON, STUBBORN, alive, written
+from tests.integration.children import GO, PYTHON, alive, written
 from tests.integration.isolation_case import IsolationCase, possible, system_python
 from tests.integration.process_case import COMMANDS, REACTOR, ProcessTestCase
 
+#: The text of each, and its arguments.
 PROGRAMS = {
-    Program.SERVES.value: LISTENS,
-    Program.STUBBORN.value: STUBBORN,
-    Program.SILENT.value: "import time\ntime.sleep(600)",
-    Program.EXITS.value: "import os\nos.write(1, b'last words\\n')\nos._exit(3)",
+    **{one.value: words[len(PYTHON) :] for one, words in COMMANDS.items() if words[: len(PYTHON)] == PYTHON},
+    Program.SILENT.value: ("import time\ntime.sleep(600)",),
+    Program.EXITS.value: ("import os\nos.write(1, b'last words\\n')\nos._exit(3)",),
 }
 
 #: Prepares nothing, and forks what PROGRAM says, or runs the text in SCRIPT.
 ZYGOTE = f"""
-import os, signal
+import os, signal, sys
 from sticky.forking.serving import Control
 programs = {PROGRAMS!r}
 def begin(given):
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    exec(os.environ.get("SCRIPT") or programs[os.environ["PROGRAM"]], {{}})
+    if "SCRIPT" in os.environ:
+        text = os.environ["SCRIPT"]
+    else:
+        text, *arguments = programs[os.environ["PROGRAM"]]
+        sys.argv = ["-c", *(one.replace({GO!r}, os.environ.get("GO", "")) for one in arguments)]
+    try:
+        exec(text, {{}})
+    except SystemExit as end:
+        os._exit(end.code)
     os._exit(0)
 Control().serve(lambda: None, begin)
 """
@@ -91,7 +100,21 @@ class ForkedConformanceTests(BackendConformance, ForkedCase):
     def spec(self, program: Program) -> ContainerSpec:
         if program is Program.MISSING:
             return self.make_spec(*COMMANDS[program])
-        return self.forked_spec(program)
+        spec = self.forked_spec(program)
+        return attr.evolve(spec, env={**spec.env, "GO": str(self.go(spec))})
+
+    def go(self, spec: ContainerSpec) -> Path:
+        return self.folder / f"go-{spec.container}"
+
+    def go_on(self, spec: ContainerSpec) -> None:
+        self.go(spec).touch()
+
+    def alive(self, spec: ContainerSpec) -> int:
+        mark, found = f"STICKY_CONTAINER_ID={spec.container}".encode(), 0
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):  # it has just gone
+                found += alive(int(name)) and mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
+        return found
 
     async def until(self, condition: Callable[[], object]) -> None:
         await ProcessTestCase.until(self, condition)
@@ -226,11 +249,11 @@ class LifeTests(ForkedCase):
     async def test_no_descriptor_is_left_after_fifty(self) -> None:
         await self.warmed()
         await self.exit(self.fork(Program.EXITS, reports_ready=True))
-        before = sorted(os.listdir("/proc/self/fd"))
+        before = len(os.listdir("/proc/self/fd"))
         containers = [self.fork(Program.EXITS, reports_ready=at % 2 == 0) for at in range(50)]
         for container in containers:
             self.assertEqual((await self.exit(container)).status, 3)
-        self.assertEqual(sorted(os.listdir("/proc/self/fd")), before)
+        await self.until(lambda: len(os.listdir("/proc/self/fd")) <= before)  # threads close some after the end is told
 
 
 class ConfinedTests(IsolationCase, ForkedCase):
@@ -294,6 +317,6 @@ class OutliveTests(ForkedCase):
         other = type(self.backend)(REACTOR, realm="r" * 16, die_with_daemon=False)
         self.assertEqual(self.backend.orphans([]), frozenset())
         self.assertTrue(alive(zygote))
-        self.assertIn(container.id, other.orphans([]))
+        await self.until(lambda: container.id in other.orphans([]))  # once it has its marks
         await self.until(lambda: not (container.pid and alive(container.pid)))
         await other.stop()
