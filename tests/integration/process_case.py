@@ -69,7 +69,7 @@ class ProcessTestCase(BackendCase):
 
     def setUp(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sticky-"))  # short: a Unix socket's path has 107 bytes
-        self.addCleanup(self.remove_folder)
+        self.addCleanup(self.remove, self.folder)
         self.backend = self.make_backend()
         self.recorder = Recorder()
         self.spawned: list[Child] = []
@@ -80,12 +80,12 @@ class ProcessTestCase(BackendCase):
         await self.until(lambda: all(self.recorder.exit(container) for container in self.spawned))
         await self.backend.stop()
 
-    async def remove_folder(self) -> None:
+    async def remove(self, folder: Path) -> None:
         """While threads may remove scratch folders in it."""
 
         def removed() -> bool:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            return not self.folder.exists()
+            shutil.rmtree(folder, ignore_errors=True)
+            return not folder.exists()
 
         await self.until(removed)
 

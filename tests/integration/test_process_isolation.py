@@ -183,7 +183,7 @@ class UserTests(IsolationCase):
 
     async def test_its_scratch_folder_is_its_own(self) -> None:
         run = Path(tempfile.mkdtemp(prefix="sticky-", dir="/run"))
-        self.addCleanup(shutil.rmtree, run)
+        self.addCleanup(self.remove, run)
         run.chmod(0o755)
         python = system_python()
         script = "import os, socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); time.sleep(600)"
@@ -236,7 +236,7 @@ class FileSystemTests(IsolationCase):
     def setUp(self) -> None:
         super().setUp()
         self.state = Path(tempfile.mkdtemp(prefix="sticky-", dir="/var"))
-        self.addCleanup(shutil.rmtree, self.state)
+        self.addCleanup(self.remove, self.state)
         (self.state / "signing-key").write_text("hush")
         self.scratch = self.state / "run" / "ct-one"
 
@@ -318,7 +318,7 @@ class FileSystemTests(IsolationCase):
         }  # fmt: skip
         python = system_python()
         run = Path(tempfile.mkdtemp(prefix="sticky-", dir="/run"))
-        self.addCleanup(shutil.rmtree, run)
+        self.addCleanup(self.remove, run)
         run.chmod(0o711)
         command = (python, "-I", "-S", "-c", HARD_CODED)
         container = self.confined(*command, options=options, port=8000, directory=Path("/"), scratch=run / "ct-one")
