@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import sticky
+from benchmarks.looking import private
 
 MODULES = [name for name in ("numpy", "pandas") if importlib.util.find_spec(name) is not None]
 
@@ -126,17 +127,11 @@ def fresh(count: int) -> list[float]:
     return times
 
 
-def own_memory(process: int) -> int:
-    """Bytes that this process shares with nobody."""
-    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Private_Clean", "Private_Dirty")))
-
-
 def idle(count: int) -> list[int]:
     """So many sandboxes at once, each of which has served one call; what each has for itself."""
     sessions = [sticky.Session() for _ in range(count)]
     processes = [pid.bind(session)() for session in sessions]
-    found = [own_memory(process) for process in processes]
+    found = [private(process) for process in processes]
     for session in sessions:
         session.release()
     return found

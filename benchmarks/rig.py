@@ -24,6 +24,8 @@ from typing import IO, Any
 
 import attrs
 
+from benchmarks import looking
+
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / ".build"
 START_TIMEOUT = 20.0
@@ -84,22 +86,19 @@ class Proxy:
         return found
 
     def cpu(self) -> int:
-        """Nanoseconds that the scheduler has given to all its threads."""
-        total = 0
-        for pid in self.pids():
-            with contextlib.suppress(OSError):
-                for task in os.listdir(f"/proc/{pid}/task"):
-                    with contextlib.suppress(OSError):
-                        total += int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[0])
-        return total
+        """Nanoseconds that the scheduler has given to all its processes."""
+        return self._sum(looking.worked)
 
     def resident(self) -> int:
         """Resident bytes of all its processes, private ones only, so that forked workers do not count twice."""
+        return self._sum(looking.private)
+
+    def _sum(self, asked: Callable[[int], int]) -> int:
+        """Of all processes that are there yet."""
         total = 0
         for pid in self.pids():
-            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-                if line.startswith(("Private_Clean", "Private_Dirty")):
-                    total += int(line.split()[1]) * 1024
+            with contextlib.suppress(OSError):
+                total += asked(pid)
         return total
 
 

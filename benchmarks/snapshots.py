@@ -26,6 +26,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater, react
 from zope.interface import implementer
 
+from benchmarks.looking import private, worked
 from sticky.containers.logs import log_path
 from sticky.containers.ownership import realm_of
 from sticky.containers.process import ProcessBackend
@@ -149,10 +150,11 @@ class Bench:
         for _ in range(count):
             found = self.backend.snapshot(ServerName("bench"))
             zygote = None if found is None else found.pid
-            before = 0.0 if zygote is None else worked(zygote)
+            before = 0 if zygote is None else worked(zygote)
             took, container = await self.start(snapshot)
             times.append(took)
-            work.append(worked(int(str(container.place["pid"]))) + (0.0 if zygote is None else worked(zygote) - before))
+            spent = worked(int(str(container.place["pid"]))) + (0 if zygote is None else worked(zygote) - before)
+            work.append(spent / 1e6)
             container.kill()
             await self.until(lambda container=container: container.id in self._heard.gone)  # type: ignore[misc]
         return times, work
@@ -165,18 +167,6 @@ class Bench:
             container.kill()
         await self.until(lambda: all(container.id in self._heard.gone for container in containers))
         return found
-
-
-def worked(process: int) -> float:
-    """Milliseconds of a processor that all threads of a process have had."""
-    tasks = Path(f"/proc/{process}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e6
-
-
-def private(process: int) -> int:
-    """Bytes that this process shares with nobody."""
-    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Private_Clean", "Private_Dirty")))
 
 
 def row(name: str, times: Sequence[float]) -> None:
