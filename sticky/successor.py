@@ -40,14 +40,14 @@ class Successor:
         self._proxies = proxies
         self._reactor = reactor
         self._up = False
-        self._said = os.dup(
-            2
-        )  # what the old one reads; a twistd that goes into the background closes descriptor 2 itself
+        self._said = os.dup(2)  # what the old one reads: a twistd that goes into the background closes descriptor 2
         listeners.inherited = sockets_of(found)
         admin.succeeds = True
 
     def give(self, journal: Any) -> None:
         """See `daemon.Predecessor`."""
+        os.dup2(self._said, 2)
+        os.close(self._said)
         journal.inherit(self._found.lock)
 
     def take_over(self, take_up: Callable[[], None], open_up: Callable[[], None]) -> None:

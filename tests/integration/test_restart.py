@@ -24,9 +24,10 @@ COUNTER = json.dumps([sys.executable, str(APPS / "counter.py"), "{port}"])
 
 class RestartCase(DaemonCase):
     workers = 1
+    drain_timeout = 20
 
     def serve(self, config: str, env: dict[str, str] | None = None) -> None:
-        daemon = f"[daemon]\nworkers = {self.workers}\ndrain_timeout = 20\n\n"
+        daemon = f"[daemon]\nworkers = {self.workers}\ndrain_timeout = {self.drain_timeout}\n\n"
         super().serve(daemon + config, {"PYTHONPATH": str(ROOT), **(env or {})})
         self.addCleanup(self.kill_daemons)
 
