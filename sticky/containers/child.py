@@ -128,8 +128,9 @@ class Child:
     # --- IContainer
 
     def terminate(self) -> None:
-        """See `IContainer`."""
+        """See `IContainer`. What listens all the same before it has ended is not ready any more: it is about to go."""
         self._asked = True
+        self.unwatch()
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -231,7 +232,7 @@ class Child:
     def opened(self, address: Address) -> None:
         """It was started with a listening socket of ours, so it takes connections already."""
         self._report_open = False
-        if self._state is State.STARTING and self._failure is None:
+        if self._may_be_ready():
             self._answered(address)
 
     def exited(self, status: int | None, number: int | None) -> None:
@@ -281,9 +282,12 @@ class Child:
         """Of one with `reports_ready`. Of an adopted one the file says it: the pipe went with the earlier daemon."""
         return (self.spec.scratch / READY_FILE).exists() if self._adopted else self._readiness is not None
 
+    def _may_be_ready(self) -> bool:
+        return self._state is State.STARTING and self._failure is None and not self._asked
+
     def _watch(self) -> None:
         self._timer = None
-        if self._state is not State.STARTING or self._failure is not None:
+        if not self._may_be_ready():
             return
         try:
             candidates = self._reachable()

@@ -1,7 +1,8 @@
 """A fork server: a process that has prepared what containers of a Server need, and is asked for forks. Knows no sessions.
 
-A container is forked within the call that asks for it, in a few milliseconds. Where the fork server is not warm (it still
-prepares, or has died) there is none to be had, and the caller starts the program from scratch.
+One fork is made ahead, and waits to be told which container it is: that takes a message, where a fork of a process with
+hundreds of megabytes takes milliseconds. Another one is made a moment later; who asks before that waits for the fork. Where the
+fork server is not warm (it still prepares, or has died) there is none to be had, and the caller starts the program from scratch.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.interfaces import IReadDescriptor
+from twisted.internet.interfaces import IDelayedCall, IReadDescriptor
 from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -27,7 +28,9 @@ from sticky.containers.spawn import DROPPED, REPORT_FD
 ANSWER_TIME = 0.5  #: seconds that a fork may take; a fork server that is slower is no use and is ended
 _SCRIPT = str(Path(__file__).with_name("spawn.py"))
 _LONGEST = 1 << 17
-GO = b"g"  #: to a forked process: it is a container
+REFILL_AFTER = 0.02  #: seconds; a fork made at once would take the processor from the container that has just begun
+_ATTEMPTS = 3  # a fork that waits may be killed, by the kernel for want of memory if by nobody else
+_ASK = b"{}"
 
 
 class State(Enum):
@@ -67,6 +70,9 @@ class ForkServer(ProcessProtocol):
         self._reactor = reactor
         self._exited = exited
         self._died = died
+        self._spare: tuple[int, socket.socket] | None = None  # a fork that waits: its pid, and where it is told
+        self._asked = False  # for another one
+        self._refill: IDelayedCall | None = None
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             logs.bound(output)
@@ -103,36 +109,53 @@ class ForkServer(ProcessProtocol):
         """The pid of a new container; None where there is none to be had.
 
         See `forking.becoming` for what may be asked and given. `place` is called with the pid before the container may begin.
-        Whoever is forked waits for a word of ours, and ends without: an answer that comes too late leaves nothing behind.
+        Whoever is forked waits for a word of ours, and ends without: what comes too late leaves nothing behind.
         """
-        if self.state is not State.WARM:
-            return None
-        gate, ours = os.pipe2(os.O_CLOEXEC)
-        try:
-            pid = self._forked({**asked, "descriptors": [*given, "gate"]}, [*given.values(), gate])
-            if pid is not None:
-                place(pid)
-                os.write(ours, GO)
+        self.doRead()
+        for _ in range(_ATTEMPTS):
+            if self.state is not State.WARM:
+                return None
+            spare = self._taken()
+            if spare is None:
+                return None
+            pid, waiting = spare
+            with waiting:
+                try:
+                    place(pid)
+                    socket.send_fds(
+                        waiting, [json.dumps({**asked, "descriptors": [*given]}).encode()], [*given.values()]
+                    )
+                except (BrokenPipeError, ConnectionResetError, ProcessLookupError):
+                    continue  # it was killed while it waited
+            self._refill = self._reactor.callLater(REFILL_AFTER, self._ask)
             return pid
-        finally:
-            os.close(gate)
-            os.close(ours)
+        return None
 
-    def _forked(self, asked: Mapping[str, object], descriptors: Sequence[int]) -> int | None:
+    def _taken(self) -> tuple[int, socket.socket] | None:
+        """The fork that waits, or the next one."""
+        if self._spare is None:
+            self._ask()
+            try:
+                self._socket.settimeout(ANSWER_TIME)
+                while self._spare is None and self.state is not State.DEAD:
+                    self._read()
+            except (OSError, ValueError) as error:
+                self.problem = f"it did not answer: {error}"
+                self.end()
+        spare, self._spare = self._spare, None
+        return spare
+
+    def _ask(self) -> None:
+        if self._refill is not None and self._refill.active():
+            self._refill.cancel()
+        self._refill = None
+        if self.state is State.DEAD or self._asked or self._spare is not None:
+            return
+        self._asked = True
         try:
-            self._socket.settimeout(ANSWER_TIME)
-            socket.send_fds(self._socket, [json.dumps(asked).encode()], descriptors)
-            while True:
-                said = self._read()
-                if said is None:
-                    return None
-                if "pid" in said:
-                    return int(said["pid"])
-                self._take(said)
-        except (OSError, ValueError) as error:
-            self.problem = f"it did not answer: {error}"
+            self._socket.send(_ASK)
+        except OSError:
             self.end()
-            return None
 
     def end(self) -> None:
         """No use for it any more. Its children go on."""
@@ -142,6 +165,9 @@ class ForkServer(ProcessProtocol):
             self.state = State.DEAD
             self._reactor.removeReader(self)
             self._socket.close()
+            if self._refill is not None and self._refill.active():
+                self._refill.cancel()
+            self._drop_spare()
             if self.transport is not None:
                 try:
                     self.transport.signalProcess("KILL")
@@ -149,18 +175,35 @@ class ForkServer(ProcessProtocol):
                     pass  # it has ended by itself
             self._died()
 
-    def _read(self) -> dict[str, Any] | None:
-        data = self._socket.recv(_LONGEST)
+    def _drop_spare(self) -> None:
+        if self._spare is not None:
+            self._spare[1].close()
+            self._spare = None
+
+    def _read(self) -> None:
+        """Take in one message. Raises OSError, and ValueError for what is none."""
+        data, descriptors, _, _ = socket.recv_fds(self._socket, _LONGEST, 1, socket.MSG_CMSG_CLOEXEC)
+        waiting = [socket.socket(fileno=descriptor) for descriptor in descriptors]
         if not data:
             self.end()
-            return None
-        value: dict[str, Any] = json.loads(data)
-        return value
+            return
+        said: dict[str, Any] = json.loads(data)
+        if "pid" in said and waiting:
+            self._asked = False
+            self._drop_spare()
+            self._spare = (int(said["pid"]), waiting[0])
+            self._warm()
+        else:
+            self._take(said)
+
+    def _warm(self) -> None:
+        if self.state is State.WARMING:
+            self.state = State.WARM
+            self.log.info("containers of {server} are forked from a snapshot now", server=self._name)
 
     def _take(self, said: Mapping[str, Any]) -> None:
         if "warm" in said:
-            self.state = State.WARM
-            self.log.info("containers of {server} are forked from a snapshot now", server=self._name)
+            self._ask()
         elif "unfit" in said:
             self.problem, self.unfit = str(said["unfit"]), True
             self.log.warn(
@@ -169,7 +212,11 @@ class ForkServer(ProcessProtocol):
                 why=self.problem,
             )
         elif "exited" in said:
-            self._exited(said["exited"], said["status"], said["signal"])
+            if self._spare is not None and self._spare[0] == said["exited"]:
+                self._drop_spare()
+                self._ask()
+            else:
+                self._exited(said["exited"], said["status"], said["signal"])
 
     # --- from the reactor
 
@@ -178,17 +225,16 @@ class ForkServer(ProcessProtocol):
 
     def doRead(self) -> None:
         """It says something, or has ended."""
-        self._socket.setblocking(False)
+        if self.state is not State.DEAD:
+            self._socket.setblocking(False)
         while self.state is not State.DEAD:
             try:
-                said = self._read()
+                self._read()
             except BlockingIOError:
                 return
             except (OSError, ValueError):
                 self.end()
                 return
-            if said is not None:
-                self._take(said)
 
     def connectionLost(self, reason: Failure) -> None:
         """The reactor stops."""

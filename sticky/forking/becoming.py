@@ -26,7 +26,7 @@ class Mark:
     """Where the id is that /proc/PID/environ shows: that is memory of the process, and forks inherit it as it is."""
 
     address: int
-    length: int  #: bytes
+    name: str  #: what is there now
 
     @classmethod
     def take(cls) -> Mark:
@@ -34,23 +34,20 @@ class Mark:
         libc = ctypes.CDLL(None)
         libc.getenv.restype = ctypes.c_void_p
         libc.getenv.argtypes = [ctypes.c_char_p]
-        found = libc.getenv(MARK.encode()), len(os.environ[MARK])
-        del os.environ[MARK]
-        return cls(*found)
+        return cls(libc.getenv(MARK.encode()), os.environ.pop(MARK))
 
     def write(self, container: str) -> None:
         """This process is that container."""
-        if len(container.encode()) != self.length:
+        if len(container.encode()) != len(self.name.encode()):
             raise ValueError(f"{container} is not as long as what it is written over")
-        ctypes.memmove(self.address, container.encode(), self.length)
+        ctypes.memmove(self.address, container.encode(), len(self.name.encode()))
 
 
 def become(asked: Mapping[str, Any], given: Mapping[str, int], mark: Mark) -> None:
     """Be what was asked for, or end with status 127 and `failed STEP ERRNO` on the report, as `containers/spawn.py` does.
 
     `given`: descriptors. `log`, and perhaps `report`, where the container says that it is ready; `lifeline`, a pipe that ends
-    with the daemon; `gate`, on which the daemon says that it knows of this process: one that it does not wait for any more
-    ends without having begun.
+    with the daemon.
     """
     step = "session"
     try:
@@ -79,10 +76,6 @@ def become(asked: Mapping[str, Any], given: Mapping[str, int], mark: Mark) -> No
             os.write(given["report"], f"failed {step} {error.errno}\n".encode())
             os._exit(127)
         raise
-    reseed()
-    if not os.read(given["gate"], 1):
-        os._exit(0)
-    os.close(given["gate"])
 
 
 def reseed() -> None:

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from sticky.forking.fitness import Unfit
 from sticky.forking.serving import Control
+from sticky.sandbox.frames import Kind, document, frame
 from sticky.sandbox.packages import NotInstalled, ensure
 
 
@@ -43,6 +44,25 @@ def begin(given: Mapping[str, int]) -> NoReturn:
     raise AssertionError("it runs for ever")
 
 
+def visit(connection: socket.socket) -> None:
+    """Call a function that does nothing, from the call's first byte to its answer's last. Raises OSError."""
+    import cloudpickle  # type: ignore[import-untyped]
+
+    parts: dict[str, object] = dict.fromkeys(("doc", "defaults", "kwdefaults", "closure"))
+    nothing = {**parts, "code": (lambda: None).__code__, "name": "nothing", "qualname": "nothing", "attributes": {}}
+    function = cloudpickle.dumps({"module": "nothing", "function": nothing, "globals": {}})
+    arguments = cloudpickle.dumps(((), {}))
+    sizes = {"function": len(function), "arguments": len(arguments)}
+    body = document(Kind.CALL, {"sizes": sizes}) + frame(Kind.FUNCTION, function) + frame(Kind.ARGUMENTS, arguments)
+    connection.sendall(b"POST /calls HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+    answer = b""
+    while not answer.endswith(b"\r\n0\r\n\r\n"):
+        piece = connection.recv(1 << 16)
+        if not piece:
+            raise ConnectionResetError("the sandbox gave no answer")
+        answer += piece
+
+
 def _close_all_but(kept: Collection[int]) -> None:
     """What a preimport has left open is not for sandboxes: they would share its position."""
     for name in os.listdir("/proc/self/fd"):
@@ -59,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--preimport", action="append", default=[])
     parser.add_argument("--package", action="append", default=[])
     options = parser.parse_args(arguments)
-    return Control().serve(lambda: prepare(options.preimport, options.package), begin)
+    return Control().serve(lambda: prepare(options.preimport, options.package), begin, visit)
 
 
 if __name__ == "__main__":

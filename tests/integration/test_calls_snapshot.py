@@ -18,6 +18,7 @@ from twisted.trial.unittest import SynchronousTestCase
 import sticky
 from sticky import exception
 from tests.integration.calls_case import CallsCase
+from tests.integration.children import alive
 from tests.integration.running_daemon import until
 
 
@@ -60,6 +61,12 @@ def parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
+
+
+def open_files_of(pid: int) -> list[str]:
+    """What its descriptors lead to."""
+    folder = Path(f"/proc/{pid}/fd")
+    return [os.readlink(folder / name) for name in os.listdir(folder)]
 
 
 def forks(pid: int) -> bool:
@@ -208,42 +215,56 @@ class ForkServerTests(SynchronousTestCase):
         with theirs, open(self.folder / "log", "wb") as self.log:
             command = [sys.executable, "-m", "sticky.sandbox.forkserver"]
             env = {**os.environ, "STICKY_CONTAINER_ID": "ct-0000"}
-            process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=self.log, stderr=self.log, env=env)
-        self.addCleanup(process.wait, 60)
+            self.process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=self.log, stderr=self.log, env=env)
+        self.addCleanup(self.process.wait, 60)
         self.addCleanup(self.ours.close)  # that is how it hears that the daemon is gone
         self.assertEqual(self.said(), {"warm": True})
 
     def said(self) -> Any:
         return json.loads(self.ours.recv(1 << 17))
 
-    def fork(self, name: str, word: bytes) -> int:
-        """A sandbox whose door is the socket of this name; the word is what the daemon says to it before it turns away."""
+    def forked(self) -> tuple[int, socket.socket]:
+        """A fork that waits to be told what it is, and where it is told."""
+        self.ours.send(b"{}")
+        message, descriptors, _, _ = socket.recv_fds(self.ours, 1 << 17, 1)
+        return int(json.loads(message)["pid"]), socket.socket(fileno=descriptors[0])
+
+    def fork(self, name: str) -> int:
+        """A sandbox whose door is the socket of this name."""
         asked: dict[str, object] = {
             "env": {**os.environ, "STICKY_CONTAINER_ID": "ct-1111"},
             "directory": str(self.folder),
         }
-        gate, ours = os.pipe()
-        with (
-            open(self.folder / "log", "ab") as log,
-            open(gate, "rb", 0),
-            open(ours, "wb", 0) as tell,
-            socket.socket(socket.AF_UNIX) as door,
-        ):
+        pid, waiting = self.forked()
+        with waiting, open(self.folder / "log", "ab") as log, socket.socket(socket.AF_UNIX) as door:
             door.bind(str(self.folder / name))
             door.listen()
-            asked |= {"descriptors": ["log", "gate", "door"], "cgroups": [], "rlimits": {}}
-            message = json.dumps(asked).encode()
-            socket.send_fds(self.ours, [message], [log.fileno(), gate, door.fileno()])
-            pid = int(self.said()["pid"])
-            tell.write(word)
+            asked |= {"descriptors": ["log", "door"], "cgroups": [], "rlimits": {}}
+            socket.send_fds(waiting, [json.dumps(asked).encode()], [log.fileno(), door.fileno()])
         return pid
 
-    def test_who_is_forked_and_not_waited_for_any_more_ends_before_it_is_a_sandbox(self) -> None:
-        pid = self.fork("late", b"")
+    def test_who_is_forked_and_not_wanted_any_more_ends_before_it_is_a_sandbox(self) -> None:
+        pid, waiting = self.forked()
+        waiting.close()
         self.assertEqual(self.said(), {"exited": pid, "status": 0, "signal": None})
 
+    def test_who_waits_ends_with_the_daemon_though_the_fork_server_may_be_dead_before(self) -> None:
+        pid, waiting = self.forked()
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(60)
+        self.assertTrue(alive(pid))
+        waiting.close()
+        until("it has ended", lambda: not alive(pid))
+
+    def test_a_fork_has_no_way_to_whom_other_forks_are_told_by(self) -> None:
+        _, first = self.forked()
+        pid, second = self.forked()
+        with first, second:
+            sockets = [name for name in open_files_of(pid) if name.startswith("socket:")]
+            self.assertEqual(len(sockets), 1)
+
     def test_who_is_waited_for_takes_what_has_come_to_its_door_before_it_was_there(self) -> None:
-        pid = self.fork("wanted", b"g")
+        pid = self.fork("wanted")
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(60)
             client.connect(str(self.folder / "wanted"))

@@ -22,6 +22,7 @@ from tests.containers.conformance import BackendConformance, Program
 from tests.integration.children import GO, PYTHON, alive, written
 from tests.integration.isolation_case import IsolationCase, possible, system_python
 from tests.integration.process_case import COMMANDS, REACTOR, ProcessTestCase
+from tests.integration.running_daemon import until
 
 #: The text of each, and its arguments.
 PROGRAMS = {
@@ -178,6 +179,39 @@ class LifeTests(ForkedCase):
         container.terminate()
         exit = await self.exit(container)
         self.assertEqual((exit.detail, exit.status, exit.signal), ("exited", None, None))  # nobody could tell
+
+    async def test_a_fork_that_is_killed_while_it_waits_is_replaced_and_nobody_is_told_of_it(self) -> None:
+        zygote = await self.warmed()
+        for heard in (False, True):
+            (waiting,) = self.children(zygote)
+            os.kill(waiting, signal.SIGKILL)
+            if heard:
+                await self.until(lambda waiting=waiting: self.children(zygote) not in ([], [waiting]))  # type: ignore[misc]
+            else:
+                until("it has ended", lambda waiting=waiting: not alive(waiting))  # type: ignore[misc]
+            container = self.fork()
+            self.assertEqual(self.parent(container), zygote)
+            self.assertNotEqual(container.pid, waiting)
+            await self.ready(container)
+            container.kill()
+            await self.exit(container)
+            await self.until(lambda: len(self.children(zygote)) == 1)
+
+    async def test_who_comes_before_the_next_one_is_made_waits_for_it(self) -> None:
+        zygote = await self.warmed()
+        containers = [self.fork() for _ in range(3)]
+        self.assertEqual({self.parent(container) for container in containers}, {zygote})
+        for container in containers:
+            await self.ready(container)
+
+    async def test_one_that_waits_ends_with_the_zygote(self) -> None:
+        zygote = await self.warmed()
+        (waiting,) = self.children(zygote)
+        os.kill(zygote, signal.SIGKILL)
+        await self.until(lambda: not alive(waiting))
+
+    def children(self, pid: int) -> list[int]:
+        return [int(name) for name in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     async def test_how_it_ended_is_told_by_the_zygote(self) -> None:
         await self.warmed()
