@@ -30,6 +30,8 @@ from sticky.core.values import UNBOUNDED, ContainerId
 #: The container of an ended session in a shortened log: the tombstone does not say.
 _NOWHERE = ContainerId("")
 
+_dumps = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes an encoder for each call
+
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Record)}
 
 
@@ -39,8 +41,9 @@ class Unreadable(ValueError):
 
 def encode(record: Record) -> str:
     """One record as JSON."""
-    fields = {field.name: _plain(getattr(record, field.name)) for field in attrs.fields(type(record))}
-    return json.dumps({"kind": type(record).__name__, **fields}, separators=(",", ":"))
+    kind = type(record)
+    fields = {name: _plain(getattr(record, name)) for name in _FIELDS[kind]}
+    return _dumps({"kind": kind.__name__, **fields})
 
 
 def decode(line: str) -> Record:
@@ -49,7 +52,7 @@ def decode(line: str) -> Record:
         fields = json.loads(line)
         kind = _KINDS[fields.pop("kind")]
         readers = _READERS[kind]
-        if set(fields) != set(readers):
+        if fields.keys() != readers.keys():
             raise Unreadable(f"fields of {kind.__name__}: {sorted(fields)}")
         record: Record = kind(**{name: read(fields[name]) for name, read in readers.items()})
     except Unreadable:
@@ -108,4 +111,5 @@ def _readers(kinds: Iterable[type[Any]]) -> dict[type[Any], dict[str, Callable[[
     return {kind: {name: _reader(hint) for name, hint in get_type_hints(kind).items()} for kind in kinds}
 
 
+_FIELDS = {kind: tuple(field.name for field in attrs.fields(kind)) for kind in _KINDS.values()}
 _READERS = _readers(_KINDS.values())

@@ -87,7 +87,7 @@ class JournalService:
         """Nobody has taken over: write anew what lives now, whatever is in the file. Until that can be done it does not work."""
         self._lock.take_over()
         try:
-            store, _ = open_store(self._path, this_boot())
+            store, _ = open_store(self._path, this_boot(), read=False)
         except (sqlite3.Error, OSError) as error:
             self.log.error("cannot open the journal {path} again: {reason}", path=str(self._path), reason=str(error))
             self._reactor.callLater(OPEN_EVERY, self.wake)
@@ -143,6 +143,8 @@ class JournalService:
                 )
             elif self._there and not before:
                 self.log.info("the state directory is back")
+            if self._there:
+                self._opened.see_to_file()
         return self._there
 
     def write(self, entry: Entry) -> None:

@@ -5,6 +5,7 @@ One process at a time: the caller holds the state directory's lock.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
@@ -75,22 +76,24 @@ class Damaged(Exception):
 class Store:
     """An open journal. Raises `sqlite3.Error` from every method when the disk is full or fails; nothing is half written."""
 
-    def __init__(self, path: Path, boot: str) -> None:
-        """Open or create. Raises `Damaged`; `boot` names this boot of the machine, which monotonic times belong to."""
+    def __init__(self, path: Path, boot: str, *, read: bool = True) -> None:
+        """Open or create. Raises `Damaged`; `boot` names this boot of the machine, which monotonic times belong to.
+
+        `read`: False where `rewrite` comes next, and what is in there does not matter.
+        """
         self.path = path
         self._boot = boot
         self.memories: dict[ServerName, Memory] = {}
         self.places: dict[ServerName, dict[ContainerId, Mapping[str, Any]]] = {}
         self.same_boot = True  #: whether what was found is of this boot: if not, its times mean nothing
-        self._rows = 0
-        # Created with its mode, so that it is never readable for others, not even for a moment.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
-        try:
-            self._open()
-        except BaseException:
-            self._db.close()
-            raise
+        self._dead = 0  # rows since the log was as short as it can be, at most so many of them mean nothing any more
+        self._files: dict[Path, tuple[int, int]] = {}  # device and inode of each as we opened it
+        self._directory = _identity(path.parent)
+        self._connect(read)
+
+    def in_place(self) -> bool:
+        """Whether what we write to is what the next daemon will find: False when a file was removed, moved or replaced."""
+        return all(_identity(path) == identity for path, identity in self._files.items())
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Append in order, all or nothing."""
@@ -105,18 +108,44 @@ class Store:
                 elif isinstance(entry, Unplaced):
                     self._db.execute("DELETE FROM places WHERE container = ?", (entry.container,))
                 else:
-                    self._append(server, encode(entry))
+                    self._append([(server, encode(entry))])
         for server, entry in entries:
             self._fold(server, entry)
-        if self._rows > SHORTEN_ABOVE + 2 * self._live():
-            self.rewrite(self.memories, self.places)
+        if self._dead > SHORTEN_ABOVE + 2 * self._live():
+            self._rewrite(self.memories, self.places)
 
     def rewrite(
         self,
         memories: Mapping[ServerName, Memory],
         places: Mapping[ServerName, Mapping[ContainerId, Mapping[str, Any]]],
+    ) -> str | None:
+        """Put this in place of all that was written: the shortest log that amounts to it.
+
+        If the file is not there any more, or has been damaged while it was open, a new one is begun; returns what was wrong.
+        """
+        if _identity(self.path.parent) != self._directory:
+            raise FileNotFoundError(errno.ENOENT, "its directory was moved or replaced", str(self.path.parent))
+        if not self.in_place():
+            wrong = f"{self.path} was removed or replaced"
+        else:
+            try:
+                self._rewrite(memories, places)
+                return None
+            except sqlite3.Error as error:
+                if not _is_damage(error):
+                    raise
+                wrong = str(error)
+        self._db.close()
+        wrong += f"; what was there is kept as {aside}" if (aside := _put_aside(self.path)) else ""
+        self._connect(read=False)
+        self._rewrite(memories, places)
+        return wrong
+
+    def _rewrite(
+        self,
+        memories: Mapping[ServerName, Memory],
+        places: Mapping[ServerName, Mapping[ContainerId, Mapping[str, Any]]],
     ) -> None:
-        """Put this in place of all that was written: the shortest log that amounts to it."""
         rows = [(server, encode(record)) for server, memory in memories.items() for record in records_of(memory)]
         found = [
             (container, server, json.dumps(place))
@@ -126,19 +155,30 @@ class Store:
         with _Transaction(self._db):
             self._db.execute("DELETE FROM log")
             self._db.execute("DELETE FROM places")
-            for server, line in rows:
-                self._append(server, line)
+            self._append(rows)
             self._db.executemany("INSERT INTO places VALUES (?, ?, ?)", found)
             self._db.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (self._boot,))
         self.memories = dict(memories)
         self.places = {server: dict(here) for server, here in places.items()}
-        self._rows = len(rows)
+        self._dead = 0
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
 
-    def _open(self) -> None:
+    def _connect(self, read: bool) -> None:
+        # Created with its mode, so that it is never readable for others, not even for a moment.
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
+        try:
+            self._open(read)
+        except BaseException:
+            self._db.close()
+            raise
+        found = {path: _identity(path) for path in _parts(self.path)[:2]}
+        self._files = {path: identity for path, identity in found.items() if identity is not None}
+
+    def _open(self, read: bool) -> None:
         try:
             # NORMAL in WAL mode: a commit is safe against the death of this process, which is all that is promised.
             self._db.execute("PRAGMA journal_mode = WAL")
@@ -150,7 +190,8 @@ class Store:
                 raise Damaged(f"{self.path}: written by another version (schema {version}, this one is {SCHEMA})")
             self._db.executescript(_TABLES)
             self._db.execute(f"PRAGMA user_version = {SCHEMA}")
-            self._read()
+            if read:
+                self._read()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if self._may_work_later(error):
                 raise
@@ -163,9 +204,11 @@ class Store:
             return bool(os.statvfs(self.path).f_flag & os.ST_RDONLY) or not os.access(self.path, os.W_OK)
         return code is not None and code & 0xFF in _PASSING
 
-    def _append(self, server: str, line: str) -> None:
-        row = (server, line, _sum(server, line))
-        self._db.execute("INSERT INTO log (server, record, sum) VALUES (?, ?, ?)", row)
+    def _append(self, rows: Iterable[tuple[str, str]]) -> None:
+        self._db.executemany(
+            "INSERT INTO log (server, record, sum) VALUES (?, ?, ?)",
+            ((server, line, _sum(server, line)) for server, line in rows),
+        )
 
     def _read(self) -> None:
         boot = self._db.execute("SELECT value FROM meta WHERE name = 'boot'").fetchone()
@@ -173,13 +216,17 @@ class Store:
         if boot is None:
             self._db.execute("INSERT INTO meta VALUES ('boot', ?)", (self._boot,))
         rows = self._db.execute("SELECT number, server, record, sum FROM log ORDER BY number")
-        for number, server, line, sum_ in rows:
+        for expected, (number, server, line, sum_) in enumerate(rows, 1):
             try:
+                if number != expected:
+                    raise Unreadable(f"those from {expected} on are missing")
                 if _sum(server, line) != sum_:
                     raise Unreadable("its checksum does not fit")
                 self._fold(server, decode(line))
             except (Unreadable, KeyError) as error:
-                raise Damaged(f"{self.path}: record {number}: {error}") from None
+                raise Damaged(
+                    f"{self.path}: record {number}: {error}; up to there it told of {_amount(self.memories)}"
+                ) from None
         for container, server, place in self._db.execute("SELECT container, server, place FROM places"):
             try:
                 self.places.setdefault(server, {})[container] = json.loads(place)
@@ -193,7 +240,7 @@ class Store:
             self.places.setdefault(server, {}).pop(entry.container, None)
         else:
             self.memories.setdefault(server, Memory()).add(entry)
-            self._rows += 1
+            self._dead += 1
 
     def _live(self) -> int:
         return sum(len(memory.sessions) + len(memory.ended) for memory in self.memories.values())
@@ -223,22 +270,53 @@ class _Transaction:
             self._db.execute("ROLLBACK")
 
 
-def open_store(path: Path, boot: str) -> tuple[Store, str | None]:
-    """The journal, and what could not be recovered (None: nothing was lost).
+def open_store(path: Path, boot: str, *, read: bool = True) -> tuple[Store, str | None]:
+    """The journal, and what could not be recovered (None: nothing was lost). `read` as for `Store`.
 
     A damaged file is put aside under a name of its own, never deleted, and a new one is begun.
     """
     try:
-        return Store(path, boot), None
+        return Store(path, boot, read=read), None
     except Damaged as damage:
-        number = 1
-        while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-            number += 1
-        for suffix in ("", "-wal", "-shm"):
-            part = path.with_name(path.name + suffix)
-            if part.exists():
-                part.rename(aside.with_name(aside.name + suffix))
+        aside = _put_aside(path)
         return Store(path, boot), f"{damage}; kept as {aside}"
+
+
+def _put_aside(path: Path) -> Path | None:
+    """The name that it is kept under; None where nothing was there."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    there = [part for part in _parts(path) if part.exists()]
+    for part in there:
+        part.rename(aside.with_name(aside.name + part.name.removeprefix(path.name)))
+    return aside if there else None
+
+
+def _parts(path: Path) -> list[Path]:
+    """The database, what was committed and is not in it yet, and its index."""
+    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _amount(memories: Mapping[ServerName, Memory]) -> str:
+    """For people."""
+    everything = memories.values()
+    return (
+        f"{sum(len(one.sessions) for one in everything)} sessions, {sum(len(one.containers) for one in everything)} containers"
+        f" and {sum(len(one.ended) for one in everything)} ended sessions"
+    )
 
 
 def this_boot() -> str:

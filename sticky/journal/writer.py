@@ -24,6 +24,7 @@ from sticky.journal.store import Entry, Store
 
 RETRY = 1.0  #: seconds between two attempts while the disk fails
 LOG_EVERY = 60.0  #: seconds between two log lines about that
+STUCK_AFTER = 30.0  #: seconds that a write may be under way before nothing new is promised: the disk hangs
 
 #: What lives now: memories and places by Server.
 Picture = tuple[Mapping[ServerName, Memory], Mapping[ServerName, Mapping[ContainerId, Mapping[str, Any]]]]
@@ -86,10 +87,15 @@ class JournalWriter:
         self._closing: list[Deferred[None]] = []
         self._call: IDelayedCall | None = None
         self._logged_at = -LOG_EVERY
+        self._writing_since = 0.0
+        self._anew = False  # what is under way is not worth anything: all that lives is to be written after it
 
     @property
     def works(self) -> bool:
         """See `Journal`."""
+        if self._state is _State.WRITING and self._clock.seconds() - self._writing_since >= STUCK_AFTER:
+            self._complain(f"a write has been under way for {STUCK_AFTER:.0f} seconds")
+            return False
         return self._state is not _State.BROKEN
 
     def write(self, entry: Entry) -> None:
@@ -112,11 +118,21 @@ class JournalWriter:
         return waiting
 
     def write_anew(self) -> None:
-        """Put what lives now in place of everything that was ever written: it was of another boot of the machine."""
+        """Put what lives now in place of everything that was ever written: that was of another boot, or its file is gone."""
+        if self._state in (_State.BROKEN, _State.CLOSED):
+            return  # it will be, or nobody needs it
+        if self._state is _State.WRITING:
+            self._anew = True
+            return
         if self._call is not None and self._call.active():
             self._call.cancel()
         self._pending = []
         self._mend()
+
+    def see_to_file(self) -> None:
+        """Write everything anew if the file is not where the next daemon will look for it."""
+        if not self._store.in_place():
+            self.write_anew()
 
     def close(self) -> Deferred[None]:
         """Write what is pending, then close the file. Fires when that is done, or the disk failed."""
@@ -134,13 +150,22 @@ class JournalWriter:
         if self._call is not None and self._call.active():
             self._call.cancel()
         self._call = None
-        self._state = _State.WRITING
+        self._begin_writing()
         batch, self._pending = self._pending, []
         waiting, self._waiting = self._waiting, []
         writing = self._run(self._store.write, batch)
         writing.addCallbacks(self._written, self._failed, callbackArgs=(waiting,), errbackArgs=(waiting,))
 
+    def _begin_writing(self) -> None:
+        self._state = _State.WRITING
+        self._writing_since = self._clock.seconds()
+
     def _written(self, _: object, waiting: list[Deferred[None]]) -> None:
+        if self._anew:
+            self._anew = False
+            self._pending, self._waiting = [], [*waiting, *self._waiting]
+            self._mend()
+            return
         if self._pending or self._waiting:
             self._begin()
         elif self._closing:
@@ -153,8 +178,9 @@ class JournalWriter:
     def _failed(self, failure: Failure, waiting: list[Deferred[None]]) -> None:
         if failure.check(sqlite3.Error, OSError) is None:
             self.log.failure("the journal failed in a way that the disk does not explain", failure)
-        self._complain(failure)
+        self._complain(failure.getErrorMessage())
         self._state = _State.BROKEN
+        self._anew = False
         waiting += self._waiting
         self._pending, self._waiting = [], []
         if self._closing:
@@ -170,26 +196,30 @@ class JournalWriter:
         """Write everything anew, from what lives at this moment; entries from now on come after it."""
         self._call = None
         was_broken = self._state is _State.BROKEN
-        self._state = _State.WRITING
+        self._begin_writing()
         memories, places = self._picture()
         waiting, self._waiting = self._waiting, []
         mending = self._run(self._store.rewrite, memories, places)
-        if was_broken:
-            mending.addCallback(self._mended)
+        mending.addCallback(self._mended, was_broken)
         mending.addCallbacks(self._written, self._failed, callbackArgs=(waiting,), errbackArgs=(waiting,))
 
-    def _mended(self, _: object) -> None:
-        self._logged_at = -LOG_EVERY
-        self.log.info("the journal is whole again")
+    def _mended(self, wrong: str | None, was_broken: bool) -> None:
+        if wrong is not None:
+            self.log.error(
+                "the journal was damaged while it was open, and is written anew, whole: {wrong}", wrong=wrong
+            )
+        if was_broken:
+            self._logged_at = -LOG_EVERY
+            self.log.info("the journal is whole again")
 
-    def _complain(self, failure: Failure) -> None:
+    def _complain(self, reason: str) -> None:
         now = self._clock.seconds()
         if now - self._logged_at >= LOG_EVERY:
             self._logged_at = now
             self.log.error(
                 "cannot write the journal {path}: {reason}; starts are refused until it works again, sessions go on",
                 path=str(self._store.path),
-                reason=failure.getErrorMessage(),
+                reason=reason,
             )
 
     def _finish(self) -> None:

@@ -46,7 +46,7 @@ class Ground:
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = self.folder / "daemon.log"
         self._log = self.log.open("ab")
-        self._env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT)}  #: of daemons
         self._limits: dict[int, tuple[int, int]] = {}
         self._mounted = False
         self._began = time.time()
@@ -65,7 +65,7 @@ class Ground:
         listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
         self.process = subprocess.Popen(
             [*twistd, *arguments, *listen], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
-            env=self._env, start_new_session=True,
+            env=self.environment, start_new_session=True,
         )  # fmt: skip
 
     def in_charge(self) -> int:
@@ -174,7 +174,8 @@ class Ground:
             self.left_out["clock"] = "faketime is not installed"
             return
         self.set_clock(0)
-        self._env |= {
+        self.environment |= {
+            "PYTHONPATH": f"{Path(__file__).with_name('at_start')}{os.pathsep}{ROOT}",
             "LD_PRELOAD": str(FAKETIME),
             "FAKETIME_TIMESTAMP_FILE": str(self.folder / "clock"),
             "FAKETIME_CACHE_DURATION": "1",  # seconds until a jump is seen
@@ -213,7 +214,7 @@ class Ground:
         for pid in self.processes(b""):
             kill(pid)
         self._log.close()
-        if "LD_PRELOAD" in self._env:
+        if "LD_PRELOAD" in self.environment:
             _clear_faketime(self._began)
         if self._mounted:
             subprocess.run(["umount", "-l", str(self.state)], check=False)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
+import time
 
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
@@ -53,6 +56,19 @@ class GroundTests(SynchronousTestCase):
         with open("/proc/sys/net/ipv4/ip_local_port_range") as given:
             first, last = map(int, given.read().split())
         self.assertNotIn(ground.port, range(first, last + 1))
+
+    def test_a_daemon_whose_clock_is_ours_can_sleep(self) -> None:
+        ground = Ground(1, ("clock",))
+        self.addCleanup(ground.close)
+        if "clock" in ground.left_out:
+            raise SkipTest(ground.left_out["clock"])
+        ground.set_clock(3600)
+        program = "import time; time.sleep(0.05); print(time.time())"
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=ground.environment, capture_output=True, text=True, timeout=60
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertGreater(float(done.stdout), time.time() + 3500)
 
 
 class SlopeTests(SynchronousTestCase):

@@ -50,7 +50,9 @@ class BackupTests(DaemonCase):
 
 
 class MovedTests(DaemonCase):
-    def test_a_state_directory_that_was_moved_is_noticed_and_sessions_go_on(self) -> None:
+    def test_a_state_directory_that_was_moved_and_a_journal_that_was_removed_are_noticed_and_sessions_go_on(
+        self,
+    ) -> None:
         self.serve(server("one", COUNTER))
         token = self.token()
         state, elsewhere = self.folder / "state", self.folder / "elsewhere"
@@ -61,6 +63,9 @@ class MovedTests(DaemonCase):
         self.assertIn("was moved or replaced", self.daemon.output())
         elsewhere.rename(state)
         until("starts work again", lambda: self.start().status_code == 200)
+        for name in ("journal.db", "journal.db-wal"):  # as whoever tidies up does
+            (state / name).unlink()
+        until("it is written anew", lambda: self.start().status_code == 200 and (state / "journal.db").exists())
         self.daemon.kill()
         self.run_daemon()
         self.assertEqual(self.get(token).status_code, 200)

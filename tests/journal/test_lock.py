@@ -45,3 +45,18 @@ class LockTests(SynchronousTestCase):
         holder.wait()
         lock.acquire()
         lock.release()
+
+    def test_it_is_passed_on_without_a_moment_in_which_nobody_holds_it(self) -> None:
+        first, second, stranger = StateLock(self.folder), StateLock(self.folder), StateLock(self.folder)
+        first.acquire()
+        second.inherit(os.dup(first.held))
+        self.assertRaises(ConfigError, stranger.acquire)
+        (self.folder / "lock").write_text("7\n")  # as if the first one had been another process
+        second.take_over()
+        first.release()
+        refused = self.assertRaises(ConfigError, stranger.acquire)
+        self.assertIn(f"pid {os.getpid()}", str(refused))
+        self.assertTrue(second.is_there())
+        second.release()
+        stranger.acquire()
+        stranger.release()

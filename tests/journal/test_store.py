@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
-import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.core.effects import EndSession
 from sticky.core.memory import Memory
-from sticky.core.records import ContainerCreated, SessionCreated
+from sticky.core.records import ContainerCreated, NameExpired, SessionCreated
 from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, ServerName, SessionId
 from sticky.journal import store as room
 from sticky.journal.store import Damaged, Placed, Store, Unplaced, open_store
@@ -56,7 +56,7 @@ class StoreTests(SynchronousTestCase):
     def test_a_batch_is_written_whole_or_not_at_all(self) -> None:
         store = self.open()
         created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
-        with self.assertRaises(attrs.exceptions.NotAnAttrsClassError):
+        with self.assertRaises(KeyError):
             store.write([(ONE, created), (ONE, object())])  # type: ignore[list-item]
         self.assertEqual(self.open().memories, {})
         store.write([(ONE, created)])
@@ -84,6 +84,25 @@ class StoreTests(SynchronousTestCase):
         counted = sqlite3.connect(self.path)
         self.addCleanup(counted.close)
         self.assertLess(counted.execute("SELECT count(*) FROM log").fetchone()[0], 53)
+
+    def test_a_log_that_cannot_be_shortened_is_not_written_anew_each_time(self) -> None:
+        """Names of ended sessions are remembered until they are released, in any number of owners."""
+        self.patch(room, "SHORTEN_ABOVE", 50)
+        store = self.open()
+        rewrites, rewrite = [], store._rewrite
+
+        def counted(*what: Any) -> None:
+            rewrites.append(what)
+            rewrite(*what)
+
+        self.patch(store, "_rewrite", counted)
+        for number in range(200):
+            store.write([(ONE, NameExpired(f"owner-{number}", "a", EndReason.TERMINATED, None))])
+        self.assertEqual(len(rewrites), 3)
+        again = self.open()
+        self.assertEqual(again.memories, store.memories)
+        again.write([])
+        self.assertEqual(len(again.memories[ONE].names.expired), 200)
 
     def test_a_rewrite_puts_one_picture_in_place_of_another(self) -> None:
         store = self.open()
@@ -131,6 +150,31 @@ class DamageTests(SynchronousTestCase):
         self.assertEqual(path.with_name(path.name + ".damaged-1").read_bytes(), b"first" * 500)
         self.assertEqual(path.with_name(path.name + ".damaged-2").read_bytes(), b"second" * 500)
 
+    def test_it_says_what_was_in_it_as_far_as_that_can_be_read(self) -> None:
+        path = self.written()
+        memory = a_memory()
+        db = sqlite3.connect(path)
+        db.execute("INSERT INTO log (server, record, sum) VALUES ('one', '{}', 0)")
+        db.commit()
+        db.close()
+        store, lost = open_store(path, "boot-1")
+        self.addCleanup(store.close)
+        amount = f"{len(memory.sessions)} sessions, {len(memory.containers)} containers and {len(memory.ended)} ended"
+        self.assertTrue(memory.sessions and memory.containers and memory.ended)
+        self.assertIn(amount, str(lost))
+
+    def test_records_that_are_missing_are_damage(self) -> None:
+        """Each has its checksum, but those that are not there have none."""
+        path = self.written()
+        db = sqlite3.connect(path)
+        db.execute("DELETE FROM log WHERE number = 2")
+        db.commit()
+        db.close()
+        store, lost = open_store(path, "boot-1")
+        self.addCleanup(store.close)
+        self.assertEqual(store.memories, {})
+        self.assertIn("those from 2 on are missing", str(lost))
+
     def test_a_record_that_makes_no_sense_is_damage(self) -> None:
         path = self.written()
         db = sqlite3.connect(path)
@@ -155,6 +199,67 @@ class DamageTests(SynchronousTestCase):
         self.assertIn(store.memories.get(ONE, Memory()), (a_memory(), Memory()))
         store.write([(ONE, ContainerCreated(ContainerId("ct-9"), DeploymentId("dp-1"), 1.0, 2.0))])
         store.close()
+
+    def open_and_write(self) -> Store:
+        self.path = Path(self.mktemp())
+        store = Store(self.path, "boot-1")
+        self.addCleanup(store.close)
+        store.write([(TWO, ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0))])
+        self.assertTrue(store.in_place())
+        return store
+
+    def found(self) -> dict[ServerName, Memory]:
+        store, lost = open_store(self.path, "boot-1")
+        self.addCleanup(store.close)
+        self.assertIsNone(lost)
+        return store.memories
+
+    def test_a_file_that_goes_while_it_is_open_is_noticed_and_written_anew(self) -> None:
+        for suffix in ("", "-wal"):
+            store = self.open_and_write()
+            gone = self.path.with_name(self.path.name + suffix)
+            gone.unlink()
+            self.assertFalse(store.in_place())
+            self.assertIn("was removed", str(store.rewrite({ONE: a_memory()}, {})))
+            self.assertTrue(store.in_place())
+            store.write([(TWO, ContainerCreated(CONTAINER, DeploymentId("dp-2"), 1.0, 2.0))])
+            self.assertEqual(self.found()[ONE], a_memory())
+            self.assertIn(CONTAINER, self.found()[TWO].containers)
+            self.assertEqual(self.path.stat().st_mode & 0o077, 0)
+
+    def test_a_file_that_is_damaged_while_it_is_open_is_put_aside_and_written_anew(self) -> None:
+        store = self.open_and_write()
+        store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = self.path.stat().st_size
+        with self.path.open("r+b") as file:
+            file.write(b"nonsense" * (size // 8))
+        store._db.execute("PRAGMA shrink_memory")
+        with self.assertRaises(sqlite3.DatabaseError):
+            store.write([(TWO, ContainerCreated(ContainerId("ct-2"), DeploymentId("dp-1"), 1.0, 2.0))])
+        self.assertIn("damaged-1", str(store.rewrite({ONE: a_memory()}, {})))
+        self.assertEqual(self.found(), {ONE: a_memory()})
+        self.assertTrue(self.path.with_name(self.path.name + ".damaged-1").read_bytes().startswith(b"nonsense"))
+
+    def test_nothing_is_written_into_somebody_elses_directory(self) -> None:
+        folder = Path(self.mktemp())
+        folder.mkdir()
+        store = Store(folder / "journal.db", "boot-1")
+        self.addCleanup(store.close)
+        folder.rename(folder.with_name("elsewhere"))
+        folder.mkdir()
+        self.assertFalse(store.in_place())
+        self.assertRaises(FileNotFoundError, store.rewrite, {}, {})
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_what_is_written_anew_at_once_is_not_read(self) -> None:
+        path = self.written()
+        store, _ = open_store(path, "boot-1", read=False)
+        self.addCleanup(store.close)
+        self.assertEqual(store.memories, {})
+        store.rewrite({TWO: a_memory()}, {})
+        again, _ = open_store(path, "boot-1")
+        self.addCleanup(again.close)
+        self.assertEqual(again.memories, {TWO: a_memory()})
 
     def test_a_journal_that_was_cut_short_is_damage_or_whole_never_an_error(self) -> None:
         size = os.path.getsize(self.written())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -15,7 +15,7 @@ from sticky import errors
 from sticky.core.memory import Memory
 from sticky.core.records import DeploymentMade
 from sticky.core.values import DeploymentId, ServerName
-from sticky.journal.store import Entry
+from sticky.journal.store import Entry, Store
 from sticky.journal.writer import JournalWriter, Picture
 
 ONE = ServerName("one")
@@ -34,6 +34,7 @@ class FakeStore:
         self.batches: list[list[Entry]] = []
         self.pictures: list[Any] = []
         self.closed = False
+        self.there = True
         self.calls: list[Deferred[None]] = []
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
@@ -43,6 +44,9 @@ class FakeStore:
 
     def write(self, batch: list[Entry]) -> None:
         self.batches.append(list(batch))
+
+    def in_place(self) -> bool:
+        return self.there
 
     def rewrite(self, memories: Any, places: Any) -> None:
         self.pictures.append((memories, places))
@@ -128,10 +132,7 @@ class WriterTests(SynchronousTestCase):
         self.assertTrue(self.writer.works)
 
     def test_the_operator_is_told_once_a_minute(self) -> None:
-        said = []
-        self.patch(
-            self.writer, "log", type("Log", (), {"error": lambda _, text, **more: said.append(more["reason"])})()
-        )
+        said = self.complaints()
         self.writer.write(entry(0))
         self.clock.advance(0)
         for _ in range(100):
@@ -158,3 +159,73 @@ class WriterTests(SynchronousTestCase):
         self.store.done()
         self.successResultOf(closed)
         self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_a_file_that_is_gone_is_written_anew_and_what_was_under_way_waits_for_that(self) -> None:
+        self.writer.see_to_file()
+        self.assertEqual(self.store.pictures, [])
+        self.writer.write(entry(0))
+        self.clock.advance(0)
+        under_way = self.writer.settled()
+        self.store.there = False
+        self.writer.see_to_file()
+        self.assertEqual(self.store.pictures, [], "one at a time")
+        self.store.done()
+        self.assertEqual(len(self.store.pictures), 1)
+        self.assertNoResult(under_way)
+        self.writer.write(entry(1))
+        self.store.there = True
+        self.writer.see_to_file()
+        self.store.done()
+        self.successResultOf(under_way)
+        self.assertEqual((self.store.batches, len(self.store.pictures)), ([[entry(0)], [entry(1)]], 1))
+
+    def test_while_a_write_hangs_nothing_new_is_promised(self) -> None:
+        said = self.complaints()
+        self.writer.write(entry(0))
+        self.clock.advance(0)
+        self.clock.advance(29)
+        self.assertTrue(self.writer.works)
+        self.clock.advance(1)
+        self.assertFalse(self.writer.works)
+        self.assertFalse(self.writer.works)
+        self.assertEqual(said, ["a write has been under way for 30 seconds"])
+        waits = self.writer.settled()
+        self.store.done()
+        self.store.done()
+        self.successResultOf(waits)
+        self.assertTrue(self.writer.works)
+
+    def test_a_disk_that_can_only_be_read(self) -> None:
+        """With the real file: SQLite says so of a file system that was mounted anew for want of a whole disk."""
+        store = Store(Path(self.mktemp()), "boot-1")
+        self.addCleanup(store.close)
+
+        def run(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+            return maybeDeferred(function, *arguments)
+
+        writer = JournalWriter(store, self.clock, run, lambda: ({ONE: self.memory}, {}))
+        said = self.complaints(writer)
+        store._db.execute("PRAGMA query_only = 1")
+        writer.write(entry(0))
+        refused = writer.settled()
+        self.clock.advance(0)
+        self.assertEqual(self.failureResultOf(refused, errors.StorageFailed).value.status, 503)
+        self.assertFalse(writer.works)
+        self.assertIn("readonly", said[0])
+        store._db.execute("PRAGMA query_only = 0")
+        self.clock.advance(1)
+        self.assertTrue(writer.works)
+        self.assertEqual(store.memories, {ONE: self.memory})
+
+    def complaints(self, writer: JournalWriter | None = None) -> list[str]:
+        said: list[str] = []
+
+        class Log:
+            def error(self, text: str, **more: str) -> None:
+                said.append(more["reason"])
+
+            def info(self, text: str, **more: str) -> None:
+                pass
+
+        self.patch(self.writer if writer is None else writer, "log", Log())
+        return said
