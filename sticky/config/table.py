@@ -189,7 +189,7 @@ DOCKER = (
 SANDBOX = (
     Setting("preimport", ManyOf(_MODULE), (), DEPLOYMENT, "Modules that are imported before the first call."),
     Setting("packages", ManyOf(Parsed(requirement, "a package's name, perhaps with a version, such as pandas==2.2.3")), (),
-            DEPLOYMENT, "Packages from PyPI, installed by pip once and kept in the state directory."),
+            DEPLOYMENT, "Packages from PyPI, installed once (by pip; by uv where there is no pip) and kept in the state directory."),
     Setting("idle_ttl", Seconds(0, _MONTH), 300.0, DEPLOYMENT,
             "How long a sandbox waits for its session's next call; 0: for as long as `container_max_age` allows."),
     Setting("python", Text(r"[^\0]+", "the path of an interpreter that has sticky and cloudpickle installed"), None, DEPLOYMENT,

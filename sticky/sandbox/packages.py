@@ -1,9 +1,13 @@
-"""Packages that a sandbox's functions need: installed once, kept, shared. Runs INSIDE a container, before the first call."""
+"""Packages that a sandbox's functions need: installed once, kept, shared. Runs INSIDE a container, before the first call.
+
+By pip, as the operator has configured that; by uv where the interpreter has no pip, as one in an environment that uv made.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -15,7 +19,7 @@ _DONE = ".complete"
 
 
 class NotInstalled(Exception):
-    """pip would not; the text has its last lines."""
+    """pip or uv would not; the text has its last lines."""
 
 
 def folder_of(root: Path, packages: Sequence[str]) -> Path:
@@ -24,12 +28,23 @@ def folder_of(root: Path, packages: Sequence[str]) -> Path:
     return root / hashlib.sha256(what.encode()).hexdigest()[:24]
 
 
-def _pip(command: Sequence[str]) -> tuple[int, str]:
+def _command(folder: Path, packages: Sequence[str]) -> list[str]:
+    """What installs these there. Raises `NotInstalled` where nothing can."""
+    if importlib.util.find_spec("pip") is not None:
+        program = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    elif (uv := shutil.which("uv")) is not None:
+        program = [uv, "pip", "install", "--python", sys.executable]
+    else:
+        raise NotInstalled(f"{sys.executable} has no pip (-m ensurepip gives it one), and there is no uv on its PATH")
+    return [*program, "--quiet", "--target", str(folder), "--", *packages]
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     return done.returncode, done.stdout + done.stderr
 
 
-def ensure(root: Path, packages: Sequence[str], run: Callable[[Sequence[str]], tuple[int, str]] = _pip) -> Path:
+def ensure(root: Path, packages: Sequence[str], run: Callable[[Sequence[str]], tuple[int, str]] = _run) -> Path:
     """The folder with these packages, made if it is not there. Several at once: one installs, the others wait.
 
     Raises `NotInstalled`; nothing half is ever found.
@@ -43,21 +58,7 @@ def ensure(root: Path, packages: Sequence[str], run: Callable[[Sequence[str]], t
         if (folder / _DONE).exists():
             return folder
         shutil.rmtree(folder, ignore_errors=True)
-        status, output = run(
-            [
-                sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "--disable-pip-version-check",
-                "--no-input",
-                "--quiet",
-                "--target",
-                str(folder),
-                "--",
-                *packages,
-            ]
-        )
+        status, output = run(_command(folder, packages))
         if status:
             shutil.rmtree(folder, ignore_errors=True)
             raise NotInstalled("\n".join(output.strip().splitlines()[-10:]))

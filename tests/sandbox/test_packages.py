@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import runpy
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from unittest import SkipTest
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.sandbox.packages import NotInstalled, ensure
+from tests.sandbox.wheels import ANSWER, MODULE, NAME, VERSION, make_wheel, settings
 
 
 class PackageTests(SynchronousTestCase):
@@ -37,3 +44,50 @@ class PackageTests(SynchronousTestCase):
         self.status = 0
         self.assertTrue((ensure(self.root, ["a"], self.pip) / "half.py").exists())
         self.assertEqual(len(self.runs), 2)
+
+
+class InstallerTests(SynchronousTestCase):
+    """The programs themselves, without a network."""
+
+    def setUp(self) -> None:
+        self.root = Path(self.mktemp()).absolute()
+        self.wheels = Path(self.mktemp()).absolute()
+        make_wheel(self.wheels)
+        self.set(**settings(self.wheels))
+
+    def set(self, **variables: str) -> None:
+        """Of this very process: that is what is handed on."""
+        before = dict(os.environ)
+        self.addCleanup(os.environ.update, before)
+        self.addCleanup(os.environ.clear)
+        os.environ.update(variables)
+
+    def without_pip(self) -> None:
+        found = importlib.util.find_spec
+        self.patch(importlib.util, "find_spec", lambda name, *more: None if name == "pip" else found(name, *more))
+
+    def installs(self) -> None:
+        folder = ensure(self.root, [f"{NAME}=={VERSION}"])
+        self.assertEqual(runpy.run_path(str(folder / f"{MODULE}.py"))["answer"](), ANSWER)
+        error = self.assertRaises(NotInstalled, ensure, self.root, [f"{NAME}==9"])
+        self.assertIn(NAME, str(error))
+        shutil.rmtree(self.wheels)
+        self.assertEqual(ensure(self.root, [f"{NAME}=={VERSION}"]), folder)  # nobody is asked any more
+
+    def test_pip(self) -> None:
+        self.installs()
+
+    def test_uv_where_there_is_no_pip(self) -> None:
+        uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+        if uv is None:
+            raise SkipTest("uv is not installed")
+        self.without_pip()
+        self.set(PATH=str(Path(uv).parent))
+        self.installs()
+
+    def test_neither_is_said_with_what_to_do(self) -> None:
+        self.without_pip()
+        self.set(PATH=str(self.root))
+        error = self.assertRaises(NotInstalled, ensure, self.root, [NAME])
+        self.assertIn("-m ensurepip", str(error))
+        self.assertIn("no uv", str(error))
