@@ -22,6 +22,7 @@ from sticky.core.values import ContainerId, ServerName
 from sticky.journal.codec import Unreadable, decode, encode, records_of
 
 SCHEMA = 1
+CACHE_KIB = 256  #: of the file that SQLite keeps in memory
 SHORTEN_ABOVE = 20_000  #: rows in the log before it is rewritten from what it amounts to
 
 _TABLES = """
@@ -183,6 +184,8 @@ class Store:
             # NORMAL in WAL mode: a commit is safe against the death of this process, which is all that is promised.
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
+            # What is appended is not read again: the 2 MB of old pages that SQLite would keep are of no use.
+            self._db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             if (verdict := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
                 raise Damaged(f"{self.path}: {verdict}")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
