@@ -27,6 +27,8 @@ from sticky.edge.context import EdgeFactory
 from sticky.startup import CANNOT_START, give_up
 
 IN_USE_FOR = 2.0  #: seconds that an address may be in use by those who are about to end
+AGAIN_AFTER = 5.0  #: seconds until addresses are written again that there was no room for
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 BACKLOG = 1024  #: connections that may wait to be accepted; the kernel's own limit (somaxconn) still holds
 
 _ADVICE = {
@@ -72,6 +74,7 @@ class Listeners(Service):
         self.inherited: Mapping[str, Sequence[socket.socket]] = {}  #: by endpoint: to be taken instead of opening any
         self.sockets: dict[str, list[socket.socket]] = {}  #: by endpoint: what can be shared with other processes
         self.urls: list[str] = []
+        self._again: Any = None  # when the addresses will be written, while the disk is full
 
     def privilegedStartService(self) -> None:
         """Bind: before privileges are dropped, and before any container exists.
@@ -126,6 +129,9 @@ class Listeners(Service):
             super().stopService()  # type: ignore[no-untyped-call]
 
     def _close(self) -> list[Any]:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
         self.pause()  # whoever leaves from now on makes room for nobody
         for coming in self._coming:
             coming.cancel()
@@ -143,10 +149,7 @@ class Listeners(Service):
         """Other Servers, or other URLs of theirs."""
         self._public_urls = public_urls
         if self.running:
-            try:
-                self._write_urls()
-            except OSError as error:  # a full disk must not keep Servers from being changed
-                self.log.error("cannot write {file}: {reason}", file=str(self._url_file), reason=error.strerror)
+            self._write_urls()
 
     def _announce(self, urls: Sequence[str]) -> None:
         self._write_urls()
@@ -154,12 +157,28 @@ class Listeners(Service):
             self.log.info("listening on {url}", url=url)
 
     def _write_urls(self) -> None:
-        """Tell programs on this machine: the first line is the daemon's own address, then a line for each Server."""
+        """Tell programs on this machine: the first line is the daemon's own address, then a line for each Server.
+
+        A full disk keeps neither Servers from being changed nor sessions of before from being served: it is tried again.
+        """
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
         own = next(iter(self.urls), "")
         lines = [own, *(f"{server} {url or own}" for server, url in self._public_urls.items())]
         fresh = self._url_file.with_suffix(".new")
-        fresh.write_text("".join(f"{line}\n" for line in lines))
-        fresh.replace(self._url_file)
+        try:
+            fresh.write_text("".join(f"{line}\n" for line in lines))
+            fresh.replace(self._url_file)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self.log.error("cannot write {file}: {reason}", file=str(self._url_file), reason=error.strerror)
+            self._again = self._reactor.callLater(AGAIN_AFTER, self._written_again)
+
+    def _written_again(self) -> None:
+        self._again = None
+        self._write_urls()
 
     # --- opening
 

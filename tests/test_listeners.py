@@ -80,6 +80,19 @@ class Slow:
         return self.listening
 
 
+class FakeLog:
+    """Notes reasons."""
+
+    def __init__(self, said: list[str]) -> None:
+        self._said = said
+
+    def error(self, text: str, **more: str) -> None:
+        self._said.append(more["reason"])
+
+    def info(self, text: str, **more: str) -> None:
+        pass
+
+
 class SlowEndpointTests(SynchronousTestCase):
     """Twisted's own endpoints listen at once; a plugin's need not."""
 
@@ -89,6 +102,7 @@ class SlowEndpointTests(SynchronousTestCase):
         self.folder = Path(self.mktemp())
         self.folder.mkdir()
         edge = FakeEdge()
+        self.clock = edge.reactor
         self.listeners = Listeners(edge.reactor, ["onion:80"], edge.factory, self.folder, {})
         self.listeners.privilegedStartService()
 
@@ -110,6 +124,31 @@ class SlowEndpointTests(SynchronousTestCase):
         self.assertEqual((port.calls, self.url()), ([], "http://192.0.2.1:80"))
         self.listeners.stopService()
         self.assertEqual(port.calls, ["stop", "close"])
+
+    def test_where_there_is_no_room_for_the_address_it_serves_and_writes_that_later(self) -> None:
+        def full(path: Path, text: str) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        said: list[str] = []
+        self.patch(self.listeners, "log", FakeLog(said))
+        room = self.patch(Path, "write_text", full)
+        self.endpoint.listening.callback(Port())
+        self.listeners.startService()
+        self.clock.advance(listeners.AGAIN_AFTER)
+        self.assertEqual(said, ["No space left on device"] * 2)
+        self.assertFalse((self.folder / "url").exists())
+        room.restore()
+        self.clock.advance(listeners.AGAIN_AFTER)
+        self.assertEqual(self.url(), "http://192.0.2.1:80")
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_one_that_stops_before_there_is_room_leaves_nothing_behind(self) -> None:
+        self.patch(self.listeners, "log", FakeLog([]))
+        (self.folder / "url.new").symlink_to("/dev/full")
+        self.listeners.startService()
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.listeners.stopService()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_one_that_fails_after_the_start_is_said(self) -> None:
         self.listeners.startService()

@@ -283,6 +283,17 @@ class LeaseTests(ServiceCase):
         refusal = self.assertRaises(errors.SessionEnded, self.begin, claims)
         self.assertEqual(refusal.code, "idle_timeout")
 
+    def test_requests_write_nothing_into_the_journal(self) -> None:
+        self.build()
+        claims = self.session()
+        before = len(self.journal.written)
+        for _ in range(50):
+            lease, _ = self.begin(claims)
+            self.clock.advance(1)
+            lease.release()
+            self.service.extend(claims)
+        self.assertEqual(self.journal.written[before:], [])
+
     def test_a_container_that_dies_takes_its_sessions_along_and_their_holders_hear_why(self) -> None:
         self.build(max_concurrency=1)
         here, there = self.session(), self.session()

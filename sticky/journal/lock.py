@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from sticky.errors import ConfigError
@@ -56,8 +57,10 @@ class StateLock:
     def take_over(self) -> None:
         """Write our own pid, for whoever is refused."""
         assert self._file is not None
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, b"%d\n" % os.getpid(), 0)
+        text = b"%d\n" % os.getpid()
+        with suppress(OSError):  # a full disk, where there was nothing yet: it is held all the same
+            os.pwrite(self._file, text, 0)  # in place of what is there, which takes no room
+            os.ftruncate(self._file, len(text))
 
     def release(self) -> None:
         """Let the next one in. The file stays: to remove it would let two hold locks of one name."""

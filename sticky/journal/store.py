@@ -191,8 +191,9 @@ class Store:
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version not in (0, SCHEMA):
                 raise Damaged(f"{self.path}: written by another version (schema {version}, this one is {SCHEMA})")
-            self._db.executescript(_TABLES)
-            self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+            if not version:  # what is there already takes no room on a disk that may be full
+                self._db.executescript(_TABLES)
+                self._db.execute(f"PRAGMA user_version = {SCHEMA}")
             if read:
                 self._read()
         except (sqlite3.Error, UnicodeDecodeError) as error:

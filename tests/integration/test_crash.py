@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from twisted.trial.unittest import SkipTest
 
 from tests.integration.daemon_case import APPS, DaemonCase, server
-from tests.integration.running_daemon import until
+from tests.integration.running_daemon import Daemon, until
 
 COUNTER = json.dumps([sys.executable, str(APPS / "counter.py"), "{port}"])
 
@@ -187,16 +188,17 @@ class FullDiskTests(DaemonCase):
         token = self.token()
         self.assertEqual(self.get(token).status_code, 200)
         ballast = state / "ballast"
-        try:
-            with ballast.open("wb", buffering=0) as file:
-                while file.write(b"x" * 4096):
-                    pass
-        except OSError:
-            pass
+        self.fill(ballast)
         refused = until("starts are refused", lambda: self.refused_start())
         self.assertEqual(refused, (503, "storage_failed"))
         self.assertEqual(self.get(token).status_code, 200)
         self.assertIn("cannot write the journal", self.daemon.output())
+        self.daemon.kill()
+        (state / "url").unlink()  # as a daemon does at its start: what that leaves is taken, too
+        self.fill(ballast)
+        self.run_without_room()
+        self.assertEqual(self.get(token).status_code, 200)
+        self.assertEqual(until("starts are refused", lambda: self.refused_start()), (503, "storage_failed"))
         ballast.unlink()
         until("starts work again", lambda: self.start().status_code == 200)
         self.assertEqual(self.get(token).status_code, 200)
@@ -205,6 +207,26 @@ class FullDiskTests(DaemonCase):
         self.run_daemon()
         self.assertEqual(self.get(token).status_code, 200)
         self.assertEqual(self.get(begun).status_code, 200)
+
+    def fill(self, ballast: Path) -> None:
+        try:
+            with ballast.open("ab", buffering=0) as file:
+                while file.write(b"x" * 4096):
+                    pass
+        except OSError:
+            pass
+
+    def run_without_room(self) -> None:
+        """The next daemon: there is no room for the file that says where it listens."""
+        self.daemon = Daemon(self.folder, "--config", str(self.folder / "sticky.toml"))
+        self.addCleanup(self.daemon.stop)
+        self.daemon.wait_for("it listens", lambda: len(self.addresses()) == 3, within=60)
+        self.assertFalse((self.folder / "state" / "url").exists())
+        self.url = self.addresses()[-1]
+
+    def addresses(self) -> list[str]:
+        """Of all daemons so far."""
+        return re.findall(r"listening on (http\S+)", self.daemon.output())
 
     def refused_start(self) -> tuple[int, str] | None:
         answer = self.start()

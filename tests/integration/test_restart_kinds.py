@@ -26,8 +26,6 @@ GATED = json.dumps([sys.executable, str(APPS / "gated.py"), "{port}"])
 class TlsAndTurnsTests(RestartCase):
     """A Server of WebSockets and one of turns, behind one listener with TLS."""
 
-    drain_timeout = 300  # the old one must not leave before all have had their turns, however slow the machine is
-
     def run_daemon(self, env: dict[str, str] | None = None) -> None:
         certificate = certify(self.folder)
         config = self.folder / "sticky.toml"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -104,7 +105,7 @@ class WorkerTests(WorkersCase):
         self.bearer = "wk-nobody.ws-" + "a" * 32
         self.assertEqual(self.start().status_code, 401)
 
-    def test_a_worker_that_is_killed_is_replaced_and_no_session_is_lost(self) -> None:
+    def test_a_worker_that_is_killed_is_replaced_and_no_session_nor_waiting_connection_is_lost(self) -> None:
         self.serve(TWO + server("one", COUNTER))
         token = self.token()
         self.spread(token)
@@ -115,6 +116,19 @@ class WorkerTests(WorkersCase):
         for further in range(1, 17):
             self.http.close()
             self.assertEqual(int(self.get_again(token)), count + further)
+        for pid in self.workers():
+            os.kill(pid, signal.SIGSTOP)
+            self.addCleanup(self.wake, pid)
+        port = int(self.url.rpartition(":")[2])
+        waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(8)]
+        for one in waiting:
+            self.addCleanup(one.close)
+            one.sendall(f"GET / HTTP/1.1\r\nHost: a\r\nModal-Authorization: Bearer {token}\r\n\r\n".encode())
+        for pid in self.workers():
+            os.kill(pid, signal.SIGKILL)
+        for one in waiting:
+            one.settimeout(60)
+            self.assertTrue(one.recv(4096).startswith(b"HTTP/1.1 200"))
 
     def get_again(self, token: str) -> str:
         """As a client that tries again when its connection breaks."""

@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from sticky import errors
 from sticky.edge.forwarding import TrustedProxies
 from sticky.edge.limits import EdgeLimits, EdgeSettings
 from sticky.workers import messages, proxies
@@ -46,6 +47,25 @@ class ProxiesCase(SynchronousTestCase):
         self.successResultOf(hello)
         self.clock.advance(0)
         return wire
+
+
+class HelloTests(ProxiesCase):
+    def test_one_that_speaks_another_version_is_refused_and_told_which_is_spoken_here(self) -> None:
+        wire = Wire(self.clock)
+        self.proxies.enter(wire.near)
+        hello = wire.far.ask(messages.HELLO, versions=[98, 99], name="newer", moved=False, holds=[], turns=[])
+        wire.run()
+        refused = self.failureResultOf(hello, errors.BadRequest)
+        self.assertIn(f"version {messages.VERSION} of the protocol, not [98, 99]", refused.getErrorMessage())
+        self.assertEqual(self.proxies.members, [])
+
+    def test_one_that_speaks_this_one_too_is_let_in(self) -> None:
+        wire = Wire(self.clock)
+        self.proxies.enter(wire.near)
+        versions = [messages.VERSION, 99]
+        hello = wire.far.ask(messages.HELLO, versions=versions, name="newer", moved=False, holds=[], turns=[])
+        wire.run()
+        self.assertEqual(self.successResultOf(hello)["version"], messages.VERSION)
 
 
 class ConfigureTests(ProxiesCase):
