@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterable
 
 from sticky import errors
@@ -34,9 +35,22 @@ class Causes:
             self._call_end(container, cause, more)
 
     def explained(self, refusal: errors.Refusal) -> errors.Refusal:
-        """With what the last container lacked, where a start is refused for that."""
-        if not isinstance(refusal, errors.ContainersFailing | errors.QueueTimedOut):
+        """With how the last container ended or what it lacked, where a start is refused for that.
+
+        Clients read it, so nothing is in it that the container wrote, and no path.
+        """
+        if not isinstance(refusal, errors.ContainersFailing | errors.QueueTimedOut) or not refusal.cause:
             return refusal
-        if not self._lacking or refusal.cause != StopCause.STARTUP_TIMEOUT.value:
-            return refusal
-        return type(refusal)(refusal.cause, more=self._lacking, retry_after=refusal.retry_after)
+        more = self._lacking if refusal.cause == StopCause.STARTUP_TIMEOUT.value else self._ended(refusal.cause)
+        return type(refusal)(refusal.cause, more=more, retry_after=refusal.retry_after) if more else refusal
+
+    def _ended(self, cause: str) -> str:
+        end = self._containers.last_failure
+        if end is None or end.detail != cause:
+            return ""
+        if end.signal is not None:
+            known = end.signal in signal.valid_signals() and end.signal < signal.SIGRTMIN
+            return f"by {signal.Signals(end.signal).name}" if known else f"by signal {end.signal}"
+        if end.status is not None:
+            return f"with status {end.status}"
+        return "sticky status has the reason" if cause == "failed" else ""

@@ -137,9 +137,7 @@ class Deployer:
 
     async def _undo(self, recreate: bool) -> DeployReport:
         if self._previous is None:
-            raise errors.BadRequest(
-                "There is no definition before this one: nothing was deployed since the daemon began."
-            )
+            raise errors.NothingBefore
         self.log.info("the definition before this one is applied again")
         try:
             report, told = self._apply(self._previous, recreate)
@@ -179,7 +177,8 @@ class Deployer:
         changes.sort(key=lambda change: order.get(change.server, len(order)))
         self._say(changes)
         tokens = old.settings.daemon.proxy_tokens != new.settings.daemon.proxy_tokens
-        return DeployReport(tuple(changes), tokens, new.settings.warnings), told
+        report = DeployReport(tuple(changes), tokens, new.settings.warnings, sources=str(new.sources))
+        return report, told
 
     def _check(self, old: Applied, new: Applied) -> None:
         """Raises for what cannot be taken, before anything has changed."""
@@ -187,7 +186,7 @@ class Deployer:
         names = needs_restart(old.settings, new.settings)
         if names:
             verb = "this setting needs" if len(names) == 1 else "these settings need"
-            raise ConfigError(
+            raise errors.RestartNeeded(
                 str(new.sources), ", ".join(names), f"a change of {verb} a restart of the daemon: sticky restart"
             )
         leaving = {server.server for server in self._servers.leaving}

@@ -27,6 +27,10 @@ class ConfigError(StickyError):
         super().__init__(f"{source}: {key}: {problem}" if key else f"{source}: {problem}")
 
 
+class RestartNeeded(ConfigError):
+    """The setting is right, but only a new daemon can take it."""
+
+
 class Refusal(StickyError):
     """A request that is answered with an error. Subclasses fix `status` and `code`; instances may say more.
 
@@ -90,11 +94,26 @@ class AmbiguousId(BadRequest):
     text = "Several ids begin like this."
 
 
+class NothingBefore(Refusal):
+    """Admin API only."""
+
+    status = 409
+    code = "nothing_before"
+    text = "There is no definition before this one: nothing was deployed since the daemon began."
+
+
 class BadConfiguration(BadRequest):
     """Admin API only: a configuration was to be checked and is wrong. The message is the `ConfigError`'s."""
 
     code = "bad_configuration"
     text = "The configuration is wrong."
+
+
+class NeedsRestart(BadRequest):
+    """Admin API only: nothing is wrong with the definition, but this daemon cannot take it. It says what is to be done."""
+
+    code = "needs_restart"
+    text = "A setting has changed that only a new daemon can take."
 
 
 class BadHead(BadRequest):
@@ -108,6 +127,13 @@ class BadBody(BadRequest):
 
 
 # --- 401: who are you
+
+
+#: For whoever took one kind of token for the other.
+IS_PROXY_TOKEN = "This is a proxy token, which starts sessions; here the session token is needed that a start gives."
+IS_SESSION_TOKEN = (
+    "This is a session token, which is for requests of its session; here a proxy token is needed: wk-….ws-…"
+)
 
 
 class NoCredential(Refusal):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 from zope.interface import Interface
 
-from sticky.core.values import ContainerId, DeploymentId, Policy, ServerName
+from sticky.core.values import ContainerId, DeploymentId, Policy, ServerName, SessionId
 from sticky.isticky import Credentials, Exit, SessionStatus, Snapshot
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class ContainerView:
     pid: int | None  #: None where its backend has no process of this machine
     #: how it is made sure that nothing that it started stays: "cgroup", "pid_namespace" or "best_effort"; None: it never ran
     descendants: str | None
+    newest: bool = True  #: whether it is of the Server's newest deployment
 
 
 @attrs.frozen
@@ -58,6 +59,9 @@ class SessionView:
     deployment: DeploymentId
     reason: str | None  #: why it drains
     status: SessionStatus
+    cut_left: float | None = (
+        None  #: seconds until what is in flight is cut; None: not by time, but with its container at the latest
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -151,6 +155,7 @@ class DeployReport:
     tokens: bool  #: whether proxy tokens differ
     warnings: tuple[str, ...]
     cut_off: tuple[str, ...] = ()  #: names of workers that were silent, and were ended for that; all others have it
+    sources: str = ""  #: what it was read from
 
 
 @attrs.frozen
@@ -239,6 +244,9 @@ class IInspection(Interface):
 
     def session(session: str) -> SessionView:
         """Raises `errors.SessionEnded` for one that is remembered, else `errors.UnknownSession`."""
+
+    def session_id(session: str) -> SessionId:
+        """The whole id, also of one that has ended and is remembered. Raises `errors.UnknownSession`, `errors.AmbiguousId`."""
 
     def start(server: str, idle_timeout: float | None, name: str | None) -> Deferred[Credentials]:
         """Start a session as the operator, or find the operator's own of this name.

@@ -22,6 +22,7 @@ from sticky.containers.logs import log_path
 from sticky.core.container import Container
 from sticky.core.session import Session
 from sticky.core.tokens import Claims
+from sticky.core.tombstones import Tombstone
 from sticky.core.values import Caller, ContainerId, ServerName, SessionId
 from sticky.daemon import Servers
 from sticky.iinspection import ContainerLog, ContainerView, DaemonView, IInspection, ServerView, SessionView, WorkerView
@@ -92,10 +93,19 @@ class Inspection:
         """See `IInspection`."""
         settings = self._settings.get(server)
         if settings is None or app not in (None, settings.app):
-            known = ", ".join(_whole_name(one) for one in self._settings.values())
-            wanted = server if app is None else f"{app}/{server}"
-            raise errors.UnknownServer(f"There is no Server {wanted!r}; there are: {known}.")
+            raise errors.UnknownServer(self._no_server(app, server, settings))
         return reachable(self._url(settings), settings)
+
+    def _no_server(self, app: str | None, server: str, other: ServerSettings | None) -> str:
+        """`other`: the Server of this name, of another app."""
+        if app is None:
+            return f"There is no Server {server!r}; there are: {', '.join(self._settings)}."
+        if other is not None and other.app == other.name:
+            return f"The Server {server!r} is of no app: its own name stands in the app's place, not {app!r}."
+        if other is not None:
+            return f"The Server {server!r} is not of the app {app!r} but of {other.app!r}."
+        known = ", ".join(_whole_name(one) for one in self._settings.values())
+        return f"There is no Server {server!r} of an app {app!r}; there are: {known}."
 
     def containers(self, server: str | None) -> Sequence[ContainerView]:
         """See `IInspection`."""
@@ -119,6 +129,13 @@ class Inspection:
     def session(self, session: str) -> SessionView:
         """See `IInspection`."""
         return self._session_view(*self._session(session))
+
+    def session_id(self, session: str) -> SessionId:
+        """See `IInspection`."""
+        try:
+            return self._session(session)[2]
+        except errors.SessionEnded:
+            return _meant(session, (identity for identity, _ in self._ended()), errors.UnknownSession)
 
     def logs(self, server: str | None, container: str | None) -> Sequence[ContainerLog]:
         """See `IInspection`. Ended containers are found by their files, so their names come from our own folder only."""
@@ -200,7 +217,16 @@ class Inspection:
             if stone is not None:
                 raise errors.SessionEnded(stone.reason.value, stone.detail)
         found = {entry.id: (service, box, entry.id) for service, box, entry in self._walk(self._of(None))}
-        return found[_meant(session, found, errors.UnknownSession)]
+        try:
+            return found[_meant(session, found, errors.UnknownSession)]
+        except errors.UnknownSession:
+            stones = dict(self._ended())
+        stone = stones[_meant(session, stones, errors.UnknownSession)]
+        raise errors.SessionEnded(stone.reason.value, stone.detail)
+
+    def _ended(self) -> Iterator[tuple[SessionId, Tombstone]]:
+        for service in self._of(None):
+            yield from service.fleet.ledgers.tombstones.items()
 
     def _walk(self, services: Iterable[ServerService]) -> Iterator[tuple[ServerService, Container, Session]]:
         for service in services:
@@ -217,8 +243,10 @@ class Inspection:
 
     def _session_view(self, service: ServerService, box: Container, session: SessionId) -> SessionView:
         status = service.status(self._claims(service, box, session))
-        reason = service.fleet.ledgers[box.id].sessions[session].reason
-        return SessionView(service.server, box.deployment, None if reason is None else reason.value, status)
+        entry = service.fleet.ledgers[box.id].sessions[session]
+        reason = None if entry.reason is None else entry.reason.value
+        cut_left = None if entry.cut_at is None else max(0.0, entry.cut_at - self._clock.seconds())
+        return SessionView(service.server, box.deployment, reason, status, cut_left)
 
     def _container_views(self, service: ServerService) -> list[ContainerView]:
         now, places = self._clock.seconds(), service.containers.places()
@@ -241,6 +269,7 @@ class Inspection:
                     _shown(service.containers.addresses.get(box.id)),
                     pid if isinstance(pid, int) else None,
                     descendants if isinstance(descendants, str) else None,
+                    box.deployment == service.fleet.capacity.deployment,
                 )
             )
         return views

@@ -52,6 +52,7 @@ class Running:
         storage_failed: Callable[[Failure], None] = lambda failure: None,
     ) -> None:
         self.addresses: dict[ContainerId, Address] = {}  #: of those that were ready
+        self.last_failure: Exit | None = None  #: how the last one ended that an operator should look at
         self._server = server
         self._backend = backend
         self._spec = spec
@@ -166,6 +167,7 @@ class Running:
         """See `IContainerListener`."""
         self._forget(container)
         if failed(exit):
+            self.last_failure = exit
             self.log.warn(
                 "container {container} of {server} ended: {message}{lines}",
                 container=container,

@@ -48,7 +48,8 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "sdk.loading",
         "sdk.server",
     ),
-    "config": ("config", "core.values", "core.proxy_tokens", "errors"),
+    "meant": (),
+    "config": ("config", "core.values", "core.proxy_tokens", "errors", "meant"),
     # The service owns the fleet and feeds it; a lease is the service's side of one request.
     "service": (
         "causes",
@@ -85,7 +86,17 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "keys": ("core.tokens", "core.proxy_tokens", "errors"),
     "forking": ("forking",),  # the same, whatever runs there
     "sandbox": ("forking", "sandbox"),  # runs in containers; its frames are shared with clients
-    "sdk": ("sandbox.frames", "sdk", "admin.sockets", "core.values", "errors", "edge.wire", "_version", "exception"),
+    "sdk": (
+        "sandbox.frames",
+        "sdk",
+        "admin.sockets",
+        "core.values",
+        "errors",
+        "edge.wire",
+        "_version",
+        "exception",
+        "meant",
+    ),
     "exception": ("sdk.exception",),
     # The command reaches a daemon through its admin API only; what it shares with that is names and files' places.
     "cli": (

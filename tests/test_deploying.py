@@ -276,7 +276,7 @@ class RefusedTests(DeployingCase):
         self.begin(table("game"))
         claims = self.session()
         self.write('[daemon]\nbrand = "other"\n', table("game", "port = 9"))
-        problem = self.failureResultOf(self.deployer.deploy(), errors.ConfigError).value
+        problem = self.failureResultOf(self.deployer.deploy(), errors.RestartNeeded).value
         self.assertEqual(problem.key, "daemon.brand")
         self.unchanged(claims)
 
@@ -299,7 +299,7 @@ class RefusedTests(DeployingCase):
 
     def test_there_is_nothing_to_undo_at_first(self) -> None:
         self.begin(table("game"))
-        self.failureResultOf(self.deployer.undo(recreate=False), errors.BadRequest)
+        self.failureResultOf(self.deployer.undo(recreate=False), errors.NothingBefore)
 
 
 class WorkersTests(DeployingCase):

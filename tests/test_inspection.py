@@ -191,6 +191,43 @@ class LookingTests(InspectionCase):
         self.clock.advance(600)
         error = self.assertRaises(errors.SessionEnded, self.inspection.session, given.session)
         self.assertEqual(error.code, "idle_timeout")
+        error = self.assertRaises(errors.SessionEnded, self.inspection.session, given.session[:8])
+        self.assertEqual(error.code, "idle_timeout")
+        self.assertEqual(self.inspection.session_id(given.session[:8]), given.session)
+        self.assertRaises(errors.UnknownSession, self.inspection.session_id, "sd-99")
+
+    def test_of_a_live_and_an_ended_session_the_live_one_is_meant(self) -> None:
+        self.start()
+        self.clock.advance(600)
+        live = self.start()
+        self.assertEqual(self.inspection.session("sd-0").status.session, live.session)
+        self.assertEqual(self.inspection.session_id("sd-0"), live.session)
+
+    def test_what_a_wrong_app_is_told(self) -> None:
+        for app, server, said in (
+            (None, "gmae", "There is no Server 'gmae'; there are: game, echo."),
+            ("x", "gmae", "There is no Server 'gmae' of an app 'x'; there are: game, echo."),
+            ("x", "game", "The Server 'game' is of no app: its own name stands in the app's place, not 'x'."),
+        ):
+            error = self.assertRaises(errors.UnknownServer, self.inspection.address, app, server)
+            self.assertEqual(error.message, said)
+        self.inspection.replace(
+            attrs.evolve(self.settings, servers=tuple(attrs.evolve(one, app="arcade") for one in self.settings.servers))
+        )
+        error = self.assertRaises(errors.UnknownServer, self.inspection.address, "x", "game")
+        self.assertEqual(error.message, "The Server 'game' is not of the app 'x' but of 'arcade'.")
+        error = self.assertRaises(errors.UnknownServer, self.inspection.address, "arcade", "gmae")
+        self.assertEqual(
+            error.message, "There is no Server 'gmae' of an app 'arcade'; there are: arcade/game, arcade/echo."
+        )
+
+    def test_containers_of_earlier_deployments(self) -> None:
+        given = self.start()
+        service = self.servers.by_name[ServerName("game")]
+        self.assertEqual([box.newest for box in self.inspection.containers("game")], [True])
+        service.deploy(DeploymentId("dp-next"), service.fleet.policy, recreate=False)
+        self.assertEqual([box.newest for box in self.inspection.containers("game")], [False])
+        self.assertEqual(self.inspection.session(given.session).status.state, "active")
 
 
 class DoingTests(InspectionCase):
@@ -222,6 +259,16 @@ class DoingTests(InspectionCase):
         self.successResultOf(self.inspection.terminate(given.session, None))
         error = self.assertRaises(errors.SessionEnded, self.inspection.extend, given.session)
         self.assertEqual(error.code, "terminated")
+
+    def test_until_when_a_terminated_session_may_go_on(self) -> None:
+        given = self.start()
+        self.servers.begin(self.claims(given), Holder())
+        self.successResultOf(self.inspection.terminate(given.session, None))
+        view = self.inspection.session(given.session)
+        self.assertEqual((view.status.state, view.status.in_flight, view.cut_left), ("draining", 1, None))
+        self.successResultOf(self.inspection.terminate(given.session, 30))
+        self.clock.advance(10)
+        self.assertEqual(self.inspection.session(given.session).cut_left, 20.0)
 
     def test_a_stopped_container_ends_when_its_work_is_done(self) -> None:
         given = self.start()

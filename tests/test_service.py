@@ -428,6 +428,20 @@ class ScaleTests(ServiceCase):
         self.assertEqual([refusal.cause for refusal in refusals], ["startup_timeout"] * 2)
         self.assertTrue(all(refusal.retry_after >= 1 for refusal in refusals))
 
+    def test_whoever_is_refused_is_told_how_the_last_one_ended(self) -> None:
+        for end, said in (
+            ({"status": 3}, "exited: with status 3"),
+            ({"detail": "killed", "signal": 9}, "killed: by SIGKILL"),
+            ({"detail": "failed", "status": None}, "failed: sticky status has the reason"),
+        ):
+            self.build(queue_timeout=300.0)
+            answer = self.start()
+            for _ in range(3):
+                self.backend.spawned[-1].make_exit(**end)
+                self.clock.pump([0.5] * 20)
+            refusal = self.failureResultOf(answer, errors.ContainersFailing).value
+            self.assertEqual(refusal.message, f"Containers of this Server fail to start ({said}).")
+
     def test_so_is_whoever_asks_a_plain_server(self) -> None:
         self.build(startup_timeout=30.0, sessioned=False, min_containers=1)
         self.clock.pump([30, 1, 30, 2, 30])

@@ -109,6 +109,7 @@ def container(view: ContainerView) -> Body:
         "address": view.address,
         "pid": view.pid,
         "descendants": view.descendants,
+        "newest": view.newest,
     }
 
 
@@ -144,6 +145,7 @@ def session(view: SessionView) -> Body:
         "idle_timeout": _time(status.idle_timeout),
         "idle_left": _time(status.idle_left),
         "age_left": _time(status.age_left),
+        "cut_left": _time(view.cut_left),
     }
 
 
@@ -213,6 +215,7 @@ def deployed(report: DeployReport) -> Body:
         "proxy_tokens": report.tokens,
         "warnings": list(report.warnings),
         "cut_off": list(report.cut_off),
+        "sources": report.sources,
     }
 
 

@@ -110,13 +110,28 @@ class AdminCalls:
         wanted = Wanted(
             server=query.get("server"),
             container=call.arguments[0] if call.arguments else query.get("container"),
-            session=query.get("session"),
+            session=None if query.get("session") is None else self._session_id(query["session"]),
             output="output" in kinds,
             events="events" in kinds,
             follow=query.get("follow") == "1",
             last=whole(query.get("lines"), "lines", 0, 100_000, 100),
         )
         return LogStream(self._inspection, self._recent, wanted, self._clock)
+
+    def _session_id(self, text: str) -> str:
+        """Of one that the Servers know, else of one that the log is about still."""
+        try:
+            return self._inspection.session_id(text)
+        except errors.UnknownSession:
+            found = {event.session for event in self._recent.after(0) if event.session is not None}
+            meant = {session for session in found if session.startswith(text)}
+            if text in meant:
+                return text
+            if len(text) < 4 or not meant:
+                raise
+            if len(meant) > 1:
+                raise errors.AmbiguousId from None
+            return meant.pop()
 
     # --- doing
 
@@ -146,7 +161,16 @@ class AdminCalls:
         limit = grace(call)
         view = self._inspection.session(call.arguments[0])
         done = self._inspection.terminate(view.status.session, limit)
-        return done.addCallback(lambda _: {"session_id": view.status.session})
+        return done.addCallback(lambda _: self._left(view.status.session))
+
+    def _left(self, session: str) -> Body:
+        """What goes on of a session that was terminated."""
+        try:
+            view = self._inspection.session(session)
+        except (errors.SessionEnded, errors.UnknownSession):
+            return {"session_id": session, "in_flight": 0, "cut_left": None, "age_left": None}
+        left = bodies.session(view)
+        return {"session_id": session, **{name: left[name] for name in ("in_flight", "cut_left", "age_left")}}
 
     def _extend(self, call: Call) -> Result:
         return bodies.session(self._inspection.extend(call.arguments[0]))

@@ -148,6 +148,8 @@ def _answer(request: Request, status: int, body: Mapping[str, Any]) -> None:
 
 def _refuse(request: Request, failure: Failure) -> None:
     error = failure.value
+    if isinstance(error, errors.RestartNeeded):
+        error = errors.NeedsRestart(str(error))
     if isinstance(error, errors.ConfigError | InvalidError):
         error = errors.BadConfiguration(" ".join(str(error).split()))
     if not isinstance(error, errors.Refusal):

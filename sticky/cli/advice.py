@@ -13,6 +13,7 @@ ADVICE = {
     "bad_grace": "Give a number of seconds from 0 to 3600, or none.",
     "ambiguous_id": "Write more of the id; `sticky sessions list` and `sticky containers list` show them in full.",
     "bad_configuration": "Mend the file or the app at the place that the message names, then check it again.",
+    "needs_restart": "Until then the daemon goes on with the definition that it has.",
     "bad_head": "Something between client and Sticky garbles requests, or the client builds them by hand: look at the access log.",
     "bad_body": "The client's Content-Length or chunks do not match what it sends; send it again in whole.",
     # 401
@@ -36,6 +37,7 @@ ADVICE = {
     "request_timeout": "Send the whole head at once; a network that is this slow needs a proxy in front.",
     "target_too_long": "Put long values into the body.",
     "unknown_expectation": "Leave the `Expect` field out, or send `100-continue`.",
+    "nothing_before": "Deploy the version that you want: keep each in a folder of its own (docs/deploying.md).",
     "idempotency_key_reused": "Use a new key for a request with other parameters.",
     "websocket_version": "Use a WebSocket client of RFC 6455.",
     # 429, 431

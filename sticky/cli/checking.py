@@ -10,7 +10,8 @@ import click
 
 from sticky.cli.client import Admin
 from sticky.cli.options import command, daemon, json_output, sources
-from sticky.cli.output import as_json, note, say
+from sticky.cli.output import as_json, counted, note, say
+from sticky.cli.problems import Status
 
 
 def add_to(root: click.Group) -> None:
@@ -26,34 +27,29 @@ def add_to(root: click.Group) -> None:
     @click.option(
         "--by-daemon", is_flag=True, help="Let a running daemon check it: with its environment and its backends."
     )
+    @click.option("--strict", is_flag=True, help="Exit with 1 where there is a warning.")
     @daemon
     @json_output
-    def check(file: str, config: str | None, by_daemon: bool, admin: Admin, as_json: bool) -> None:
+    def check(file: str, config: str | None, by_daemon: bool, strict: bool, admin: Admin, as_json: bool) -> int:
         """Check a configuration, an app, or both together.
 
-        Says what FILE would run: a sticky.toml, game.py, game.py:Server or package.module.
+        Says what FILE would run: a sticky.toml, game.py, game.py:Server or package.module. Warns of what can be served and
+        will hardly work, such as a command whose program is not there.
         """
         config, app = sources(file, config)
         found = _by(admin, config, app) if by_daemon else _here(config, app)
         _show(found, as_json)
+        return Status.FAILED if strict and found["warnings"] else Status.DONE
 
 
 def _here(file: str | None, app: str | None) -> dict[str, Any]:
     from sticky.admin.bodies import checked
-    from sticky.config.loading import load
+    from sticky.config.sources import Sources
     from sticky.containers.describe import describe
     from sticky.containers.plugins import installed
 
-    return checked(
-        load(
-            file=None if file is None else Path(file),
-            app=None if app is None else describe(app, None, Path.cwd()),
-            flags={},
-            cwd=Path.cwd(),
-            environ=os.environ,
-            backends=installed(),
-        )
-    )
+    sources = Sources(None if file is None else Path(file), app, {}, Path.cwd())
+    return checked(sources.read(describe, os.environ, installed()))
 
 
 def _by(admin: Admin, file: str | None, app: str | None) -> dict[str, Any]:
@@ -70,6 +66,7 @@ def _show(found: dict[str, Any], json: bool) -> None:
     for server in found["servers"]:
         limits = server["limits"]
         containers = f"{limits['min_containers']} to {limits['max_containers']} containers"
-        sessions = f"up to {limits['max_concurrency']} {'sessions' if server['sessioned'] else 'requests at once'} each"
+        held = counted(limits["max_concurrency"], "session" if server["sessioned"] else "request")
+        sessions = f"up to {held}{'' if server['sessioned'] else ' at once'} each"
         say(f"{server['name']}: {containers}, {sessions}, backend {server['backend']}: {' '.join(server['command'])}")
     say(f"listens on {' '.join(found['listen'])}")

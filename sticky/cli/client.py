@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 from sticky._version import __version__
 from sticky.admin.bodies import API
 from sticky.cli.advice import advice_for
+from sticky.cli.output import printable
 from sticky.cli.problems import Problem, Status
 from sticky.cli.ways import SocketWay, Way
 from sticky.sdk.daemon import Daemon
@@ -74,7 +75,25 @@ class Admin:
     def start(self, server: str, idle_timeout: float | None = None, name: str | None = None) -> dict[str, Any]:
         """Credentials of a new session, or of the one that has this name."""
         body = {"server": server, "idle_timeout": idle_timeout, "name": name}
-        return self.call("POST", "/v1/sessions", body=body, timeout=QUEUEING)
+        try:
+            return self.call("POST", "/v1/sessions", body=body, timeout=QUEUEING)
+        except Problem as problem:
+            if problem.code != "containers_failing":
+                raise
+            raise self._why_failing(server, problem) from None
+
+    def _why_failing(self, server: str, problem: Problem) -> Problem:
+        """The same, with what the last container that failed said: for the operator, whom a client's answer does not name it."""
+        last = next((one for one in self.server(server)["ended"] if one["failed"]), None)
+        if last is None:
+            return problem
+        said = "".join(f"; its last line: {printable(line)}" for line in last["last_lines"][-1:])
+        return Problem(
+            f"{problem.text}: {last['id']} {printable(last['message'])}{said}",
+            problem.status,
+            f"Mend the program or its command. All of its output: sticky containers logs {last['id']}",
+            problem.code,
+        )
 
     def token(self, session: str) -> dict[str, Any]:
         """Credentials of a session that is there."""
@@ -193,4 +212,6 @@ def _refused(response: http.client.HTTPResponse) -> Problem:
         except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
             code, message = "", f"the daemon answered {response.status}"
     text = message[:1].lower() + message[1:] if message[1:2].islower() else message
-    return Problem(text.rstrip("."), _STATUS.get(response.status, Status.FAILED), advice_for(code))
+    # Whoever typed a command has made no request that could be corrected.
+    advice = "" if code == "bad_request" else advice_for(code)
+    return Problem(text.rstrip("."), _STATUS.get(response.status, Status.FAILED), advice, code)

@@ -8,7 +8,7 @@ from sticky.cli import logs
 from sticky.cli.client import Admin, path
 from sticky.cli.options import command, container_argument, daemon, json_output, server
 from sticky.cli.output import as_json as print_json
-from sticky.cli.output import duration, facts_table, note, printable, say, show, state, table
+from sticky.cli.output import counted, duration, facts_table, note, printable, say, show, state, table
 from sticky.cli.problems import Problem, Status
 from sticky.cli.status import container_table
 
@@ -80,7 +80,7 @@ def show_(container: str, admin: Admin, as_json: bool) -> None:
     if live:
         facts |= {
             "state": one["state"],
-            "deployment": one["deployment"],
+            "deployment": one["deployment"] + ("" if one.get("newest", True) else " (an old one)"),
             "age": f"{duration(one['age'])}, at most {duration(one['age'] + one['age_left'])}",
             "address": one["address"] or "-",
             "process": str(one["pid"] or "-"),
@@ -124,5 +124,9 @@ def stop(container: str, admin: Admin, as_json: bool) -> None:
     found = admin.call("POST", path("containers", container, "stop"))
     if as_json:
         print_json(found)
-    else:
-        note(f"{found['id']} of {found['server']} is {found['state']}, with {found['sessions']} sessions")
+        return
+    left = ""
+    if found["sessions"]:
+        grace = admin.server(found["server"])["limits"]["exit_grace_period"]
+        left = f"; {counted(found['sessions'], 'session')} with something in flight can go on for {duration(grace)} at most"
+    note(f"{found['id']} of {found['server']} is {found['state']}{left}")

@@ -11,7 +11,7 @@ import click
 from sticky.cli.client import Admin
 from sticky.cli.options import command, daemon, json_output, sources
 from sticky.cli.output import as_json as print_json
-from sticky.cli.output import cut_off, note, say, show, table, waiting
+from sticky.cli.output import counted, cut_off, note, say, show, table, waiting
 
 READING = 120.0  #: seconds: an app may take 30 to import, and another deploy may be before this one
 
@@ -104,10 +104,25 @@ def undo(recreate: bool, admin: Admin, as_json: bool) -> None:
     """
     with waiting("the daemon goes back"):
         found = admin.call("POST", "/v1/rollout/undo", body={"recreate": recreate}, timeout=READING)
-    _report(found, as_json)
+    if not as_json:
+        for line in _undone(found):
+            note(line)
+    _report(found, as_json, old="newer")
 
 
-def _report(found: Mapping[str, Any], json: bool) -> None:
+def _undone(found: Mapping[str, Any]) -> list[str]:
+    """What holds now, and what an undo cannot do."""
+    lines = [f"what holds again was read from {found['sources']}"] if found.get("sources") else []
+    if all(one["what"] in ("rolling", "recreated", "unchanged") and not one["settings"] for one in found["servers"]):
+        lines.append(
+            "no setting differs from it: undo brings settings back and not files, which are used as they are now."
+            " Put the earlier file back in its place, then: sticky deploy"
+        )
+    return lines
+
+
+def _report(found: Mapping[str, Any], json: bool, old: str = "old") -> None:
+    """`old`: what the containers are called that are not the newest deployment's any more."""
     for warning in found["warnings"]:
         note(f"warning: {warning}")
     for line in cut_off(found):
@@ -117,7 +132,7 @@ def _report(found: Mapping[str, Any], json: bool) -> None:
         return
     for one in found["servers"]:
         names = f" ({', '.join(one['settings'])})" if one["settings"] else ""
-        left = f"; {one['sessions']} sessions on old containers" if one["sessions"] else ""
+        left = f"; {counted(one['sessions'], 'session')} on {old} containers" if one["sessions"] else ""
         say(f"{one['name']} {WHAT[one['what']]}{names}{left}")
     if found["proxy_tokens"]:
         say("proxy tokens have changed")

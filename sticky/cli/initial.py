@@ -52,6 +52,9 @@ class Page(BaseHTTPRequestHandler):
     counts = Counter()
 
     def do_GET(self):
+        if self.path == "/favicon.ico":  # browsers ask for an icon, which counts for nothing
+            self.send_error(404)
+            return
         session = self.headers["x-modal-server-session-id"]  # Sticky says whose request this is
         self.counts[session] += 1
         text = f"request {self.counts[session]} of session {session} on {os.environ['STICKY_CONTAINER_ID']}\\n".encode()

@@ -10,7 +10,7 @@ import click
 from sticky.cli.client import Admin
 from sticky.cli.options import command, daemon, json_output, server_argument
 from sticky.cli.output import as_json as print_json
-from sticky.cli.output import console, note, say, show, table
+from sticky.cli.output import console, counted, note, say, show, table
 from sticky.cli.problems import Problem, Status
 
 
@@ -92,9 +92,9 @@ def _show(report: dict[str, Any]) -> None:
     columns = ["", "COUNT", "P50", "P90", "P99", "MAX"]
     show(table(columns, rows, right=columns[1:]))
     say("")
-    say(f"{report['seconds']:.1f} s, {report['most_at_once']} connections at once at most")
+    say(f"{report['seconds']:.1f} s, {counted(report['most_at_once'], 'connection')} at once at most")
     for what, count in report["failures"].items():
-        note(f"{count} times: {what}")
+        note(f"{counted(count, 'time')}: {what}")
     if any(what.startswith("no WebSocket") for what in report["failures"]):
         note("--path says where the Server takes WebSockets")
 

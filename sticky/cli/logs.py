@@ -13,7 +13,7 @@ from rich.text import Text
 
 from sticky.cli.client import Admin, path
 from sticky.cli.options import command, containers, daemon, json_output, server, sessions
-from sticky.cli.output import console, printable
+from sticky.cli.output import console, note, printable
 from sticky.cli.problems import Problem, Status
 
 _COLOURS = ("cyan", "magenta", "blue", "green", "yellow", "bright_cyan", "bright_magenta", "bright_blue")
@@ -65,8 +65,11 @@ def _of_session(admin: Admin, session: str) -> Mapping[str, object]:
     except Problem as problem:
         if problem.status is not Status.NOT_FOUND:
             raise
-        # It is over, but what the daemon said of it may still be there.
-        return {"session": session, "kinds": "events"}
+        if problem.code == "unknown_session":
+            # It may be one that the daemon has forgotten, and its log has not.
+            return {"session": session, "kinds": "events", "follow": 0}
+        note(f"{problem.text}; what the daemon said of it:")
+        return {"session": session, "kinds": "events", "follow": 0}
     return {"session": found["id"], "container": found["container"], "kinds": "events,output"}
 
 

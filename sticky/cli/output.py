@@ -138,6 +138,11 @@ def facts_table(facts: Mapping[str, str]) -> Table:
     return made
 
 
+def counted(number: int, what: str) -> str:
+    """`1 session`, `2 sessions`."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
 def state(name: str) -> Text:
     """A state in its colour."""
     return Text(name, style=STYLES.get(name, ""))

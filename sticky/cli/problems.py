@@ -35,8 +35,10 @@ MEANINGS = {
 class Problem(Exception):
     """Ends a command. One line: what, where, why; `advice` says what next. Neither holds a token."""
 
-    def __init__(self, text: str, status: int = Status.FAILED, advice: str = "") -> None:
+    def __init__(self, text: str, status: int = Status.FAILED, advice: str = "", code: str = "") -> None:
+        """`code`: the refusal's, where the daemon refused."""
         super().__init__(text)
+        self.code = code
         self.text = text
         self.status = status
         self.advice = advice

@@ -25,6 +25,7 @@ from sticky.sdk import child
 from sticky.sdk.exception import InvalidError
 from sticky.sdk.loading import names_file, split_target
 
+HINT = "in another terminal: sticky sessions open, sticky status, sticky logs -f. Ctrl-C ends it"
 POLL = 0.3  #: seconds between two looks at the files
 _SKIPPED = ("__pycache__", "node_modules", "state", "venv")
 
@@ -72,8 +73,8 @@ def add_to(root: click.Group) -> None:
             lambda: stamp(folder_of(file), config),
             lambda: problem_of(file, config),
             lambda force: redeploy(Path(state_dir), force),
+            lambda pid: answers(Path(state_dir), pid),
         )
-        note("in another terminal: sticky sessions open, sticky status, sticky logs -f. Ctrl-C ends it")
         with following(Path(state_dir) / "logs", earlier=False):
             return serving.run()
 
@@ -93,7 +94,7 @@ class Serving:
     """A daemon that is given what has changed, if that can be loaded, and is replaced where it cannot take it.
 
     `look` gives what is compared, `check` what is wrong with the files as they are, or None. `deploy` gives it to the daemon,
-    with `force` new containers in any case, and raises `Problem`.
+    with `force` new containers in any case, and raises `Problem`. `is_up`: whether the daemon with this pid serves.
     """
 
     def __init__(
@@ -102,27 +103,33 @@ class Serving:
         look: Callable[[], Stamp],
         check: Callable[[], str | None],
         deploy: Callable[[bool], Sequence[str]],
+        is_up: Callable[[int], bool],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._command = child.command(options)
         self._look = look
         self._check = check
         self._deploy = deploy
+        self._is_up = is_up
         self._sleep = sleep
 
     def run(self) -> int:
         """Until Ctrl-C (raises KeyboardInterrupt), or until the daemon ends by itself: its status."""
         served = self._look()
+        said = HINT
         while True:
             with child.running(self._command) as daemon:
-                served, status = self._watch(daemon, served)
+                served, status = self._watch(daemon, served, said)
                 if status is not None:
                     return status if status >= 0 else 128 - status
-            note("serving the new version")
+            said = "serving the new version"
 
-    def _watch(self, daemon: subprocess.Popen[bytes], served: Stamp) -> tuple[Stamp, int | None]:
-        """Return when there is a version to go over to, or with the status of a daemon that has ended."""
+    def _watch(self, daemon: subprocess.Popen[bytes], served: Stamp, said: str) -> tuple[Stamp, int | None]:
+        """Return when there is a version to go over to, or with the status of a daemon that has ended. Say `said` once it is up."""
         while True:
+            if said and self._is_up(daemon.pid):
+                note(said)
+                said = ""
             status = daemon.poll()
             if status is not None:
                 return served, status
@@ -139,11 +146,20 @@ class Serving:
                 continue
             try:
                 # A module that the app imports is not part of what the daemon compares.
-                said = self._deploy(any(path.suffix == ".py" for path in changed))
+                done = self._deploy(any(path.suffix == ".py" for path in changed))
             except Problem as refusal:
                 note(f"changed: {names}; the daemon is restarted and its sessions end: {refusal.text}")
                 return served, None
-            note(f"changed: {names}; {', '.join(said)}")
+            note(f"changed: {names}; {', '.join(done)}")
+
+
+def answers(state_dir: Path, pid: int) -> bool:
+    """Whether this daemon has the state directory and serves. One that is about to is waited for."""
+    try:
+        found: int = Admin(state_dir).call("GET", "/v1/status", timeout=5.0)["daemon"]["pid"]
+    except Problem:
+        return False
+    return found == pid
 
 
 def redeploy(state_dir: Path, force: bool) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -18,7 +19,7 @@ from sticky.cli.options import (
     session_argument,
 )
 from sticky.cli.output import as_json as print_json
-from sticky.cli.output import duration, facts_table, note, printable, say, show, state, table, waiting
+from sticky.cli.output import counted, duration, facts_table, note, printable, say, show, state, table, waiting
 from sticky.cli.problems import Problem, Status
 
 PAGE = 500  #: sessions that are asked for at once
@@ -138,29 +139,44 @@ def terminate(
     if session is not None:
         done = admin.terminate(session, grace)
         if as_json:
-            print_json({"terminated": [done["session_id"]]})
+            print_json({"terminated": [done["session_id"]], "draining": [done] if done.get("in_flight") else []})
         else:
-            note(f"{done['session_id']} is terminated")
+            note(f"{done['session_id']} is terminated" + _goes_on([done]))
         return
     terminated: list[str] = []
+    draining: list[dict[str, Any]] = []
     after = None
     while True:
         page = admin.call("GET", "/v1/sessions", {"server": server, "after": after, "limit": PAGE})
         for one in page["sessions"]:
             try:
-                admin.terminate(one["id"], grace)
+                done = admin.terminate(one["id"], grace)
             except Problem as problem:
                 if problem.status is not Status.NOT_FOUND:
                     raise
                 continue  # it has ended meanwhile
             terminated.append(one["id"])
+            draining += [done] if done.get("in_flight") else []
         after = page["next"]
         if after is None:
             break
     if as_json:
-        print_json({"terminated": terminated})
+        print_json({"terminated": terminated, "draining": draining})
     else:
-        note(f"{len(terminated)} sessions of {server} are terminated")
+        verb = "is" if len(terminated) == 1 else "are"
+        note(f"{counted(len(terminated), 'session')} of {server} {verb} terminated" + _goes_on(draining))
+
+
+def _goes_on(draining: Sequence[Mapping[str, Any]]) -> str:
+    """What is in flight still of sessions that were terminated, and for how long at most."""
+    number = sum(one.get("in_flight", 0) for one in draining)
+    if not number:
+        return ""
+    limits = [one["age_left"] if one["cut_left"] is None else one["cut_left"] for one in draining]
+    end = "" if None in limits else f", for {duration(max(limits))} at most"
+    cut = " (--grace 0 cuts what is in flight)" if any(one["cut_left"] is None for one in draining) else ""
+    what = "1 request or WebSocket goes" if number == 1 else f"{number} requests and WebSockets go"
+    return f": nothing new from now on, but {what} on{end}{cut}"
 
 
 @command(group, "release", "sticky sessions release lobby --server game")
@@ -210,4 +226,6 @@ def _show(one: dict[str, Any], as_json: bool) -> None:
 
 
 def _ends_in(one: dict[str, Any]) -> str:
+    if one.get("cut_left") is not None:
+        return duration(one["cut_left"])
     return "in use" if one["idle_left"] is None else duration(one["idle_left"])

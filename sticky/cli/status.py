@@ -65,8 +65,10 @@ def server_table(servers: Iterable[dict[str, Any]]) -> RenderableType:
     rows = []
     for server in servers:
         sessions, queue = server["sessions"], server["queue"]
-        states = [container["state"] for container in server["containers"]]
+        states = [container["state"] for container in server["containers"] if container.get("newest", True)]
         others = [f"{states.count(name)} {name}" for name in ("starting", "draining", "stopping") if name in states]
+        old = len(server["containers"]) - len(states)
+        others += [f"{old} old"] if old else []  # of earlier deployments: they do not count against the limit
         count = f"{states.count('ready')} of {server['limits']['max_containers']}"
         waits = f" ({duration(queue['oldest'])})" if queue["waiting"] else ""
         rows.append(
@@ -110,7 +112,7 @@ def container_table(containers: Iterable[dict[str, Any]]) -> RenderableType:
         [
             container["id"],
             container["server"],
-            state(container["state"]),
+            Text.assemble(state(container["state"]), ("" if container.get("newest", True) else ", old", "dim")),
             duration(container["age"]),
             f"{container['sessions']} of {container['limit']}",
             str(container["in_flight"]),

@@ -112,10 +112,9 @@ class NetworkWay:
                 Status.USAGE,
                 "Make one where the daemon runs: sticky tokens create --owner NAME --admin.",
             )
-        if not (token.isascii() and token.isprintable() and " " not in token):
-            raise Problem(
-                "STICKY_ADMIN_TOKEN does not hold a proxy token; its form is wk-<id>.ws-<secret>", Status.USAGE
-            )
+        if not (token.isascii() and token.isprintable() and " " not in token) or token.startswith("v4.public."):
+            what = "holds a session token, not" if token.startswith("v4.public.") else "does not hold"
+            raise Problem(f"STICKY_ADMIN_TOKEN {what} a proxy token; its form is wk-<id>.ws-<secret>", Status.USAGE)
         self._parts = parts
         self._token = token
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import attrs
@@ -11,6 +10,7 @@ import attrs
 from sticky.config.kinds import Place, Refused, show
 from sticky.config.table import REQUIRED, Setting
 from sticky.errors import ConfigError
+from sticky.meant import meant
 
 
 @attrs.frozen
@@ -55,9 +55,9 @@ class Reading:
 
 def unknown(name: str, known: Collection[str]) -> str:
     """The problem of a setting that does not exist."""
-    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    close = meant(name, known)
     if close:
-        return f"is not a setting; did you mean {close[0]}?"
+        return f"is not a setting; did you mean {close}?"
     return f"is not a setting; allowed: {', '.join(known)}"
 
 

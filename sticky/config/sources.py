@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from sticky.config.loading import DeclaredApp, load
+from sticky.config.programs import with_absent
 from sticky.config.settings import Settings
 
 #: Asks a child process what an app declares: (app, interpreter or None, working directory). Blocks.
@@ -25,7 +26,7 @@ class Sources:
 
     def read(self, describe: Describe, environ: Mapping[str, str], backends: Collection[str]) -> Settings:
         """Read and check everything. Blocks, for as long as it takes to import the app in a child. Raises `ConfigError`."""
-        return load(
+        settings = load(
             file=self.file,
             app=None if self.app is None else describe(self.app, None, self.cwd),
             flags=self.flags,
@@ -33,6 +34,7 @@ class Sources:
             environ=environ,
             backends=backends,
         )
+        return with_absent(settings, environ)
 
     def with_others(self, file: Path | None, app: str | None, cwd: Path, state_dir: Path) -> Sources:
         """These, with another file or app. What is not named stays, as an absolute path where the folder is another one.

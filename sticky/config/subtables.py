@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Protocol
 
 import attrs
 
 from sticky.config.kinds import Kind, Place, Refused, absolute, show
+from sticky.meant import meant
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -41,8 +41,8 @@ class SubTable:
         values = {name: row.default for name, row in rows.items()}
         for name, raw in value.items():
             if name not in rows:
-                close = get_close_matches(str(name), rows, n=1, cutoff=0.6)
-                hint = f"did you mean {close[0]}?" if close else f"allowed: {', '.join(rows)}"
+                close = meant(str(name), rows)
+                hint = f"did you mean {close}?" if close else f"allowed: {', '.join(rows)}"
                 raise Refused(f"{show(name)} is not a setting; {hint}")
             try:
                 values[name] = rows[name].kind.read(raw, place)

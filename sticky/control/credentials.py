@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sticky.core.proxy_tokens import is_secret, is_token_id, parse_bearer
-from sticky.errors import BadCredential, NoCredential
+from sticky.errors import IS_SESSION_TOKEN, BadCredential, NoCredential
 from sticky.isticky import ControlRequest
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def proxy_credential(request: ControlRequest, names: Names) -> tuple[str, str]:
     if own is not None:
         return parse_bearer(_bearer(own))
     token_id, secret = _one(request, names.key), _one(request, names.secret)
+    if token_id is None and secret is None and bearer is not None and _bearer(bearer).startswith("v4.public."):
+        raise NoCredential(IS_SESSION_TOKEN)
     if token_id is None and secret is None:
         raise NoCredential("This call needs a proxy token: Authorization: Bearer wk-….ws-…")
     if token_id is None or secret is None or not is_token_id(token_id) or not is_secret(secret):

@@ -23,7 +23,7 @@ from typing import Final
 import attrs
 
 from sticky.core.values import ServerName
-from sticky.errors import BadCredential, TooManyFailures
+from sticky.errors import IS_SESSION_TOKEN, BadCredential, TooManyFailures
 
 ID_BYTES: Final = 9  #: random bytes that `new_token` wants for an id
 SECRET_BYTES: Final = 24  #: random bytes that `new_token` wants for a secret
@@ -43,7 +43,7 @@ def parse_bearer(text: str) -> tuple[str, str]:
     """Id and secret of `wk-<id>.ws-<secret>`. Raises `errors.BadCredential` for any other text."""
     token_id, dot, secret = text.partition(".")
     if not dot or not is_token_id(token_id) or not is_secret(secret):
-        raise BadCredential
+        raise BadCredential(IS_SESSION_TOKEN if text.startswith("v4.public.") else None)
     return token_id, secret
 
 

@@ -29,7 +29,7 @@ from nacl.bindings import (
 from nacl.exceptions import BadSignatureError
 
 from sticky.core.values import ContainerId, DeploymentId, EndReason, ServerName, SessionId
-from sticky.errors import BadCredential, SessionEnded
+from sticky.errors import IS_PROXY_TOKEN, BadCredential, SessionEnded
 
 HEADER: Final = b"v4.public."
 MAX_TOKEN: Final = 1024  #: bytes; every token is shorter (wire.md), so that it fits a header, a query and a cookie
@@ -203,7 +203,7 @@ def split(token: bytes) -> tuple[bytes, bytes, bytes]:
     Raises `errors.BadCredential` for any form but the one that `seal` writes, so that each token has one spelling.
     """
     if not token.startswith(HEADER):
-        raise BadCredential
+        raise BadCredential(IS_PROXY_TOKEN if token.startswith(b"wk-") else None)
     body, dot, encoded_footer = token[len(HEADER) :].partition(b".")
     signed = _decoded(body)
     if len(signed) <= crypto_sign_BYTES or (dot and not encoded_footer):

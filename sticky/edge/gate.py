@@ -111,10 +111,18 @@ class Gate:
         else:
             credential = find_credential(head, self._context.names, insecure_cookie=site.insecure_cookie)
         if credential is None:
-            raise errors.NoCredential(
-                "This request needs a session token, in its header, as a query parameter or as a cookie."
-            )
+            raise errors.NoCredential(self._lacking(head))
         return credential
+
+    def _lacking(self, head: RequestHead) -> str:
+        """What is said to whoever shows no session token where one is looked for."""
+        scheme, _, shown = (head.value(b"authorization") or b"").partition(b" ")
+        if scheme.lower() == b"bearer" and shown.lstrip().startswith(b"wk-"):
+            return errors.IS_PROXY_TOKEN
+        if scheme.lower() == b"bearer" and shown.lstrip().startswith(b"v4.public."):
+            field = self._context.names.authorization.decode("ascii").title()
+            return f"Authorization is the container's own: send the session token as {field}: Bearer TOKEN."
+        return "This request needs a session token, in its header, as a query parameter or as a cookie."
 
     def _visit(self, front: Frontend, head: RequestHead, site: Site) -> Visit:
         """A request to a plain Server: let in by a proxy token, if at all by one, and led by its affinity key."""

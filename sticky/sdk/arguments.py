@@ -11,6 +11,7 @@ from functools import wraps
 from inspect import Parameter
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
+from sticky.meant import meant
 from sticky.sdk.exception import InvalidError
 
 _P = ParamSpec("_P")
@@ -57,11 +58,9 @@ def _problem(name: str, parameters: list[Parameter], positional: int, kwargs: Ma
     takes = f"it takes {', '.join(known)}" if known else "it takes no arguments"
     for argument in kwargs:
         if argument not in known:
-            from difflib import get_close_matches  # dear, and nearly never wanted
-
-            close = get_close_matches(argument, known, n=1, cutoff=0.6)
-            meant = f"; did you mean {close[0]}?" if close else ""
-            return f"{name}() has no argument {argument!r}{meant}{' I' + takes[1:] if close else '; ' + takes}"
+            close = meant(argument, known)
+            hint = f"did you mean {close}? I{takes[1:]}" if close else takes
+            return f"{name}() has no argument {argument!r}; {hint}"
     in_order = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
     if positional > len(in_order):
         order = f"at most {len(in_order)} arguments without a name ({', '.join(in_order)})" if in_order else "none"

@@ -155,7 +155,7 @@ def _refused(where: str, reply: Reply) -> Exception:
         case 401 | 403:
             return AuthError(f"{what}. Set STICKY_ADMIN_TOKEN to a proxy token that may use the admin API.")
         case 404 if code == "unknown_server":
-            return NotFoundError(f"{what}. Use one of these names, or deploy the app.")
+            return NotFoundError(f"{what}. Use the names that it has, or deploy the app.")
         case 404 | 405:
             return _other_version(where)
         case status if 400 <= status < 500:
@@ -173,7 +173,8 @@ def _other_version(where: str) -> Exception:
 def _bearer(token: str, source: str) -> str:
     key, _, secret = token.partition(".")
     if not (key.startswith("wk-") and secret.startswith("ws-") and token.isascii() and token.isprintable()):
-        raise AuthError(f"{source} does not hold a proxy token; its form is wk-<id>.ws-<secret>")
+        what = "holds a session token, not" if token.startswith("v4.public.") else "does not hold"
+        raise AuthError(f"{source} {what} a proxy token; its form is wk-<id>.ws-<secret>")
     return token
 
 

@@ -221,3 +221,7 @@ def _check_token(token: object) -> None:
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
         # The value is not shown: it may well be a token with a line break at its end.
         raise InvalidError("token is not a session token; it must be the token that sessions.start() gave, as it is")
+    if token.startswith("wk-"):
+        raise InvalidError(
+            "token is a proxy token, which starts sessions; it must be the token that sessions.start() gave"
+        )

@@ -115,8 +115,18 @@ class LookingTests(CallsCase):
         self.assertIsInstance(self.ask("GET", "/v1/logs", kinds="events,output"), LogStream)
         self.assertIsInstance(self.ask("GET", "/v1/containers/ct-box1/logs", follow="1"), LogStream)
         self.refused(errors.UnknownContainer, "GET", "/v1/containers/ct-nope/logs")
+        self.refused(errors.UnknownSession, "GET", "/v1/logs", session="sd-nope", kinds="events")
         self.refused(errors.BadRequest, "GET", "/v1/logs", kinds="everything")
         self.refused(errors.BadRequest, "GET", "/v1/logs", lines="-1")
+
+    def test_the_log_is_about_a_session_that_nobody_else_remembers(self) -> None:
+        for session in ("sd-gone1", "sd-gone1", "sd-gone2", "-", None):
+            self.recent({"log_namespace": "sticky.service", "log_format": "x", "session": session})
+        for session in ("sd-gone1", "sd-gone2", "sd-over"):
+            self.assertIsInstance(self.ask("GET", "/v1/logs", session=session, kinds="events"), LogStream)
+        self.refused(errors.AmbiguousId, "GET", "/v1/logs", session="sd-gone", kinds="events")
+        self.refused(errors.UnknownSession, "GET", "/v1/logs", session="sd-", kinds="events")
+        self.refused(errors.UnknownSession, "GET", "/v1/logs", session="sd-gone3", kinds="events")
 
 
 class DoingTests(CallsCase):
@@ -163,7 +173,10 @@ class DoingTests(CallsCase):
         self.assertEqual(self.inspection.asked, [])
 
     def test_terminate_and_extend_and_stop(self) -> None:
-        self.assertEqual(self.ask("POST", "/v1/sessions/sd-001/terminate", {"grace": 2}), {"session_id": "sd-001"})
+        self.assertEqual(
+            self.ask("POST", "/v1/sessions/sd-001/terminate", {"grace": 2}),
+            {"session_id": "sd-001", "in_flight": 0, "cut_left": None, "age_left": 80000.0},
+        )
         self.ask("POST", "/v1/sessions/sd-002/extend")
         self.ask("POST", "/v1/containers/ct-box1/stop")
         self.assertEqual(

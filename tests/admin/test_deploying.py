@@ -58,6 +58,7 @@ class DeployingTests(CallsCase):
                 "proxy_tokens": True,
                 "warnings": ["look twice"],
                 "cut_off": ["worker-2"],
+                "sources": "releases/41/sticky.toml",
             },
         )
 

@@ -30,6 +30,12 @@ class WhichTests(CommandCase):
         self.assertIn("game", self.sticky("status", state=False))
         self.sticky("status", "--url", "http://127.0.0.1:1", status=3, state=False)
 
+    def test_a_session_token_for_an_admin_token(self) -> None:
+        self.patch(os, "environ", {**os.environ, "STICKY_ADMIN_TOKEN": "v4.public.abc"})
+        said = self.sticky("status", "--url", "http://127.0.0.1:1", status=2, state=False)
+        self.assertEqual(said, "")
+        self.assertIn("STICKY_ADMIN_TOKEN holds a session token, not a proxy token", self.captured.err)
+
     def test_both_are_too_many(self) -> None:
         self.assertIn("Give --url or --state-dir", self.complaint("status", "--url", "http://127.0.0.1:1", status=2))
 

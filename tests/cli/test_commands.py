@@ -34,6 +34,14 @@ class StatusTests(DaemonCase):
             self.assertIn(part, lines[3])
         self.assertIn("ct-box1    game    ready", lines[6])
 
+    def test_old_deployments_are_not_counted_against_the_limit(self) -> None:
+        status = self.status()
+        (box,) = status["servers"][0]["containers"]
+        old = {**box, "newest": False}
+        status["servers"][0]["containers"] = [box, old, {**old, "state": "stopping"}, {**box, "state": "starting"}]
+        self.replies["GET /v1/status"] = Reply(status)
+        self.assertIn("game    1 of 8, 1 starting, 2 old  ", self.sticky("status"))
+
     def test_what_becomes_of_what_containers_leave_behind(self) -> None:
         self.assertIn("\n\ngame: nothing that a container started outlives it (cgroup)\n", self.sticky("status"))
         status = self.status()
@@ -128,8 +136,30 @@ class ContainersTests(DaemonCase):
         self.replies["POST /v1/containers/ct-box1/stop"] = Reply(
             {**self.containers()["containers"][0], "state": "draining"}
         )
+        status = self.status()
+        status["servers"][0]["limits"]["exit_grace_period"] = 90.0
+        self.replies["GET /v1/status"] = Reply(status)
         self.assertEqual(self.sticky("containers", "stop", "ct-box1"), "")
-        self.assertEqual(self.captured.err, "sticky: ct-box1 of game is draining, with 3 sessions\n")
+        self.assertEqual(
+            self.captured.err,
+            "sticky: ct-box1 of game is draining; 3 sessions with something in flight can go on for 1m 30s at most\n",
+        )
+        self.replies["POST /v1/containers/ct-box1/stop"] = Reply(
+            {**self.containers()["containers"][0], "state": "stopping", "sessions": 0}
+        )
+        self.sticky("containers", "stop", "ct-box1")
+        self.assertEqual(self.captured.err, "sticky: ct-box1 of game is stopping\n")
+
+    def test_one_of_an_earlier_deployment_is_marked(self) -> None:
+        body = self.containers()
+        body["containers"].append({**body["containers"][0], "id": "ct-box2", "newest": False})
+        self.replies["GET /v1/sessions"] = self.sessions()
+        self.replies["GET /v1/containers"] = Reply(body)
+        said = self.sticky("containers", "list")
+        self.assertRegex(said, r"ct-box1 +game +ready  ")
+        self.assertRegex(said, r"ct-box2 +game +ready, old  ")
+        self.assertIn("deployment   dp-1\n", self.sticky("containers", "show", "ct-box1"))
+        self.assertIn("deployment   dp-1 (an old one)\n", self.sticky("containers", "show", "ct-box2"))
 
 
 class SessionsTests(DaemonCase):
@@ -161,6 +191,8 @@ class SessionsTests(DaemonCase):
         self.replies["GET /v1/sessions/sd-001"] = Reply(body)
         said = self.sticky("sessions", "show", "sd-001")
         self.assertIn("ends in            in use", said)
+        self.replies["GET /v1/sessions/sd-001"] = Reply({**body, "cut_left": 30.0})
+        self.assertIn("ends in            30s", self.sticky("sessions", "show", "sd-001"))
         self.assertIn("state              draining (terminated)", said)
 
     def test_start_prints_the_token_alone_on_stdout(self) -> None:
@@ -186,6 +218,55 @@ class SessionsTests(DaemonCase):
         self.sticky("sessions", "terminate", "sd-001", "--grace", "3")
         self.assertEqual(self.asked, [("POST /v1/sessions/sd-001/terminate", {"grace": 3.0})])
 
+    def left(self, session: str, in_flight: int, cut_left: float | None = None) -> Reply:
+        return Reply({"session_id": session, "in_flight": in_flight, "cut_left": cut_left, "age_left": 7200.0})
+
+    def test_terminate_says_what_goes_on(self) -> None:
+        self.replies["POST /v1/sessions/sd-001/terminate"] = self.left("sd-001", 1)
+        self.sticky("sessions", "terminate", "sd-001")
+        self.assertEqual(
+            self.captured.err,
+            "sticky: sd-001 is terminated: nothing new from now on, but 1 request or WebSocket goes on, for 2h at most"
+            " (--grace 0 cuts what is in flight)\n",
+        )
+        self.replies["POST /v1/sessions/sd-001/terminate"] = self.left("sd-001", 3, 30.0)
+        self.sticky("sessions", "terminate", "sd-001", "--grace", "30")
+        self.assertEqual(
+            self.captured.err,
+            "sticky: sd-001 is terminated: nothing new from now on, but 3 requests and WebSockets go on, for 30s at most\n",
+        )
+        found = json.loads(self.sticky("sessions", "terminate", "sd-001", "--json"))
+        self.assertEqual([one["in_flight"] for one in found["draining"]], [3])
+        self.replies["POST /v1/sessions/sd-001/terminate"] = self.left("sd-001", 0)
+        self.sticky("sessions", "terminate", "sd-001")
+        self.assertEqual(self.captured.err, "sticky: sd-001 is terminated\n")
+
+    def test_terminate_all_says_what_goes_on_of_all(self) -> None:
+        self.replies["GET /v1/sessions"] = self.sessions(0, 1, 2)
+        for number in range(3):
+            self.replies[f"POST /v1/sessions/sd-00{number}/terminate"] = self.left(
+                f"sd-00{number}", number, 5.0 * number
+            )
+        self.sticky("sessions", "terminate", "--all", "--server", "game", "--grace", "10")
+        self.assertEqual(
+            self.captured.err,
+            "sticky: 3 sessions of game are terminated: nothing new from now on, but 3 requests and WebSockets go on, for 10s"
+            " at most\n",
+        )
+
+    def test_a_start_that_containers_fail_says_why(self) -> None:
+        refusal = {"error": "containers_failing", "message": "Containers of this Server fail to start (exited)."}
+        self.replies["POST /v1/sessions"] = Reply(refusal, 503)
+        self.assertEqual(
+            self.complaint("sessions", "start", status=1),
+            "containers of this Server fail to start (exited): ct-old exited with 1; its last line: boom."
+            " Mend the program or its command. All of its output: sticky containers logs ct-old",
+        )
+        status = self.status()
+        status["servers"][0]["ended"] = []
+        self.replies["GET /v1/status"] = Reply(status)
+        self.assertIn("The reason is in `sticky status`", self.complaint("sessions", "start", status=1))
+
     def test_terminate_all_of_a_server_though_one_ends_meanwhile(self) -> None:
         self.replies["GET /v1/sessions?server=game&limit=500"] = self.sessions(0, 1, after="sd-001")
         self.replies["GET /v1/sessions?server=game&after=sd-001&limit=500"] = self.sessions(2)
@@ -208,7 +289,9 @@ class SessionsTests(DaemonCase):
 
     def test_terminate_says_whom_to_programs(self) -> None:
         self.replies["POST /v1/sessions/sd-1/terminate"] = Reply({"session_id": "sd-1"})
-        self.assertEqual({"terminated": ["sd-1"]}, json.loads(self.sticky("sessions", "terminate", "sd-1", "--json")))
+        self.assertEqual(
+            {"terminated": ["sd-1"], "draining": []}, json.loads(self.sticky("sessions", "terminate", "sd-1", "--json"))
+        )
 
     def test_terminate_needs_to_know_what(self) -> None:
         for arguments in ((), ("sd-001", "--all"), ("--all",)):
@@ -246,7 +329,15 @@ class LogsTests(DaemonCase):
         self.replies["GET /v1/sessions/sd-9"] = Reply({"error": "idle_timeout", "message": "Over."}, 410)
         self.replies["GET /v1/logs"] = Reply(lines=[self.EVENT])
         self.assertIn("careful", self.sticky("logs", "--session", "sd-9"))
-        self.assertIn("session=sd-9&kinds=events", self.calls()[-1])
+        self.assertIn("follow=0&lines=100&session=sd-9&kinds=events", self.calls()[-1])
+        self.assertEqual(self.captured.err, "sticky: over; what the daemon said of it:\n")
+        self.sticky("logs", "-f", "--session", "sd-9")  # it never comes back: there is nothing to wait for
+        self.assertIn("follow=0&", self.calls()[-1])
+
+    def test_a_session_that_never_was(self) -> None:
+        unknown = Reply({"error": "unknown_session", "message": "There is no such session."}, 404)
+        self.replies["GET /v1/sessions/sd-9"] = self.replies["GET /v1/logs"] = unknown
+        self.assertIn("there is no such session. It has ended", self.complaint("logs", "--session", "sd-9", status=4))
 
     def test_json_is_a_line_for_each(self) -> None:
         self.replies["GET /v1/logs"] = Reply(lines=[self.LINE, self.EVENT])

@@ -74,3 +74,34 @@ class DeployingTests(CommandCase):
     def test_rollout_undo(self) -> None:
         self.assertIn("game is rolled over", self.sticky("rollout", "undo", "--recreate"))
         self.assertEqual(self.asked[-1], ("POST /v1/rollout/undo", {"recreate": True}))
+        self.assertIn("; 3 sessions on newer containers\n", self.captured.out)
+        self.assertIn("sticky: what holds again was read from releases/41/sticky.toml\n", self.captured.err)
+        self.assertNotIn("not files", self.captured.err)
+
+    def test_an_undo_of_a_change_that_was_none_of_settings(self) -> None:
+        body = deployed(REPORT)
+        body["servers"] = [{**body["servers"][0], "settings": [], "sessions": 1}]
+        self.replies["POST /v1/rollout/undo"] = Reply(body)
+        self.assertEqual(
+            self.sticky("rollout", "undo").splitlines()[0], "game is rolled over; 1 session on newer containers"
+        )
+        self.assertIn(
+            "sticky: no setting differs from it: undo brings settings back and not files, which are used as they are now."
+            " Put the earlier file back in its place, then: sticky deploy\n",
+            self.captured.err,
+        )
+
+    def test_what_is_said_of_a_refusal_is_to_the_point(self) -> None:
+        for code, status, said in (
+            ("needs_restart", Status.USAGE, "Until then the daemon goes on with the definition that it has."),
+            ("bad_request", Status.USAGE, ""),
+            (
+                "nothing_before",
+                Status.FAILED,
+                "Deploy the version that you want: keep each in a folder of its own (docs/deploying.md).",
+            ),
+        ):
+            self.replies["POST /v1/rollout/undo"] = Reply(
+                {"error": code, "message": "So it is."}, 409 if code == "nothing_before" else 400
+            )
+            self.assertEqual(self.complaint("rollout", "undo", status=status), f"so it is. {said}".strip())

@@ -39,7 +39,7 @@ class DoctorTests(CommandCase):
 
     def config(self, text: str) -> str:
         path = self.folder / "sticky.toml"
-        path.write_text(text + '\n[servers.echo]\ncommand = ["x"]\n')
+        path.write_text(text + '\n[servers.echo]\ncommand = ["true"]\n')
         return str(path)
 
     def test_everything_is_looked_at(self) -> None:
@@ -175,9 +175,9 @@ class DoctorTests(CommandCase):
 
     def test_as_whom_containers_run(self) -> None:
         text = (
-            '[servers.echo]\ncommand = ["x"]\nhosts = ["a"]\n'
-            '[servers.walled]\ncommand = ["x"]\nhosts = ["b"]\nisolation = { private_tmp = true }\n'
-            '[servers.other]\ncommand = ["x"]\nhosts = ["c"]\nuser = "nobody"\n'
+            '[servers.echo]\ncommand = ["true"]\nhosts = ["a"]\n'
+            '[servers.walled]\ncommand = ["true"]\nhosts = ["b"]\nisolation = { private_tmp = true }\n'
+            '[servers.other]\ncommand = ["true"]\nhosts = ["c"]\nuser = "nobody"\n'
             '[servers.image]\nbackend = "docker"\nhosts = ["d"]\ndocker = { image = "x" }\n'
         )
         (self.folder / "sticky.toml").write_text(text)
@@ -210,10 +210,13 @@ class DoctorTests(CommandCase):
     def test_an_app_beside_the_configuration(self) -> None:
         app = self.folder / "app.py"
         app.write_text(
-            "import sticky\napp = sticky.App('a')\n@app.server(command=['x'])\n@sticky.sessioned()\nclass Game: ...\n"
+            "import sticky\napp = sticky.App('a')\n@app.server(command=['true'])\n@sticky.sessioned()\nclass Game: ...\n"
         )
         self.assertEqual(self.found("--app", str(app))["configuration"], ["ok"])
         self.assertIn("of Game run as", self.captured.out)
+        app.write_text(app.read_text().replace("true", "no-such-program"))
+        self.assertEqual(self.found("--app", str(app), status=1)["program"], ["fail"])
+        self.assertIn("of Game: there is no program no-such-program on the PATH", self.captured.out)
         app.write_text("import sticky\n")
         self.assertEqual(self.found("--app", str(app), status=1)["configuration"], ["fail"])
         self.assertIn("there is no App in", self.captured.out)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+from http.client import HTTPConnection
+from http.server import ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
+from sticky.cli.initial import APP
 from sticky.config.loading import load
 from sticky.containers.describe import describe
 from tests.cli.daemon import CommandCase
@@ -25,6 +31,25 @@ class InitTests(CommandCase):
         (server,) = settings.servers
         self.assertEqual((server.name, server.policy.max_concurrency, server.policy.max_containers), ("Server", 20, 4))
         self.assertEqual(settings.warnings, ())
+
+    def test_an_icon_is_no_visit(self) -> None:
+        page: Any = {"__name__": "app"}
+        exec(compile(APP, "app.py", "exec"), page)
+        self.patch(os, "environ", {**os.environ, "STICKY_CONTAINER_ID": "ct-1"})
+        page["Page"].log_message = lambda *_: None
+        with ThreadingHTTPServer(("127.0.0.1", 0), page["Page"]) as served:
+            serving = Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
+            serving.start()
+            said = []
+            for path in ("/", "/favicon.ico", "/"):
+                connection = HTTPConnection("127.0.0.1", served.server_port, timeout=30)
+                connection.request("GET", path, headers={"x-modal-server-session-id": "sd-1"})
+                answer = connection.getresponse()
+                said.append((answer.status, answer.read().decode().partition(" of ")[0]))
+                connection.close()
+            served.shutdown()
+            serving.join()
+        self.assertEqual([said[0], said[1][0], said[2]], [(200, "request 1"), 404, (200, "request 2")])
 
     def test_for_a_program(self) -> None:
         found = json.loads(self.sticky("init", str(self.folder / "x"), "--json", state=False))

@@ -12,7 +12,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.cli.problems import Problem
-from sticky.cli.running import Serving, folder_of, problem_of, stamp
+from sticky.cli.running import HINT, Serving, folder_of, problem_of, stamp
 from tests.cli.capture import Captured
 
 
@@ -67,6 +67,7 @@ class FakeChild:
     def __init__(self, command: list[str], **_: Any) -> None:
         self.command = command
         self.status: int | None = None
+        self.pid = len(FakeChild.made) + 1
         self.ends = ""
         FakeChild.made.append(self)
 
@@ -94,6 +95,7 @@ class ServingTests(SynchronousTestCase):
         self.problem: str | None = None
         self.refusal: str | None = None
         self.deploys: list[bool] = []
+        self.up = True
 
     def serve(self, *steps: Any) -> int:
         todo = list(steps)
@@ -114,7 +116,7 @@ class ServingTests(SynchronousTestCase):
                 raise Problem(self.refusal)
             return ["Game is rolled over"]
 
-        return Serving(["--app", "app.py"], look, lambda: self.problem, deploy, sleep).run()
+        return Serving(["--app", "app.py"], look, lambda: self.problem, deploy, lambda pid: self.up, sleep).run()
 
     def change(self) -> None:
         self.version += 1
@@ -128,6 +130,21 @@ class ServingTests(SynchronousTestCase):
         self.assertEqual([True], self.deploys)
         self.assertIn("changed: app.py; Game is rolled over", self.captured.err)
 
+    def test_nothing_is_promised_before_the_daemon_serves(self) -> None:
+        self.up = False
+
+        def end() -> None:
+            FakeChild.made[-1].status = 1
+
+        self.assertEqual(self.serve(self.nothing, end), 1)
+        self.assertEqual(self.captured.err, "")
+
+        def come_up() -> None:
+            self.up = True
+
+        self.assertRaises(KeyboardInterrupt, self.serve, self.nothing, come_up, *[self.nothing] * 3)
+        self.assertEqual(self.captured.err, f"sticky: {HINT}\n")
+
     def test_a_changed_configuration_makes_new_containers_only_where_it_says_so(self) -> None:
         def change() -> None:
             self.toml += 1
@@ -140,6 +157,7 @@ class ServingTests(SynchronousTestCase):
         self.assertRaises(KeyboardInterrupt, self.serve, self.nothing, self.change, self.nothing, self.nothing)
         self.assertEqual([child.ends for child in FakeChild.made], ["tk", "tk"])
         self.assertIn("changed: app.py; the daemon is restarted and its sessions end: daemon.brand", self.captured.err)
+        self.assertTrue(self.captured.err.endswith("sticky: serving the new version\n"))
 
     def test_a_version_that_cannot_be_loaded_changes_nothing(self) -> None:
         self.problem = "app.py: line 3"

@@ -47,6 +47,12 @@ class Finding(SynchronousTestCase):
             self.assertEqual(self.found((b"Authorization", other), *PAIR), "wk-pair")
             self.assertRaises(errors.NoCredential, self.found, (b"Authorization", other))
 
+    def test_a_session_token_is_called_what_it_is(self) -> None:
+        token = b"Bearer v4.public.abc"
+        for kind, field in ((errors.NoCredential, b"Authorization"), (errors.BadCredential, b"Modal-Authorization")):
+            self.assertIn("This is a session token", self.assertRaises(kind, self.found, (field, token)).message)
+        self.assertEqual(self.found((b"Authorization", token), *PAIR), "wk-pair")
+
     def test_half_a_pair_is_bad_and_nothing_is_none(self) -> None:
         for half in PAIR:
             self.assertRaises(errors.BadCredential, self.found, half)

@@ -46,6 +46,10 @@ class Text(SynchronousTestCase):
         ):
             self.assertRaises(BadCredential, parse_bearer, text)
 
+    def test_a_session_token_is_called_what_it_is(self) -> None:
+        for text, said in (("v4.public.abc", "This is a session token"), ("wk-a", "The token is malformed")):
+            self.assertIn(said, self.assertRaises(BadCredential, parse_bearer, text).message)
+
     @given(st.text(max_size=50))
     def test_any_text_is_parsed_or_refused(self, text: str) -> None:
         try:

@@ -137,6 +137,10 @@ class Refusing(SynchronousTestCase):
         self.assertRaises(BadCredential, verifier().verify, TOKEN[:length], WALL)
         self.assertRaises(BadCredential, verifier().verify, TOKEN[length + 1 :], WALL)
 
+    def test_a_proxy_token_is_called_what_it_is(self) -> None:
+        for token, said in ((b"wk-a.ws-b", "This is a proxy token"), (b"v4.local.abc", "The token is malformed")):
+            self.assertIn(said, self.assertRaises(BadCredential, verifier().verify, token, WALL).message)
+
     @given(st.one_of(st.binary(max_size=1200), st.binary(max_size=1200).map(lambda rest: tokens.HEADER + rest)))
     def test_anything_else_fails_cleanly(self, token: bytes) -> None:
         self.assertRaises(BadCredential, verifier().verify, token, WALL)

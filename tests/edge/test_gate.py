@@ -57,6 +57,20 @@ class CredentialTests(TestCase):
         self.assertIn(b"www-authenticate: Bearer", lines)
         self.assertNotIn(b"connection: close", lines)
 
+    def test_whoever_shows_another_token_is_told_which_is_needed(self) -> None:
+        for field, said in (
+            (b"", "This request needs a session token"),
+            (b"Authorization: Basic abc\r\n", "This request needs a session token"),
+            (b"Authorization: Bearer something\r\n", "This request needs a session token"),
+            (b"Authorization: bearer  wk-dev.ws-secret\r\n", "This is a proxy token, which starts sessions"),
+            (b"Authorization: Bearer v4.public.abc\r\n", "send the session token as Modal-Authorization: Bearer TOKEN"),
+        ):
+            client = ask(FakeEdge(), b"GET / HTTP/1.1\r\n" + HOST + field + b"\r\n")
+            answer = json.loads(client.taken.partition(b"\r\n\r\n")[2])
+            self.assertEqual(answer["error"], "no_credential")
+            self.assertIn(said, answer["message"])
+            self.assertNotIn(b"secret", client.taken)
+
     def test_what_is_remembered_of_hosts_and_of_who_failed_is_bounded(self) -> None:
         self.patch(gate, "MAX_HOSTS", 3)
         edge = FakeEdge()

@@ -20,6 +20,7 @@ REPORT = DeployReport(
     True,
     ("look twice",),
     ("worker-2",),
+    "releases/41/sticky.toml",
 )
 ROLLOUT = RolloutView(
     "game.py",

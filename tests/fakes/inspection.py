@@ -123,6 +123,11 @@ class FakeInspection:
                 return session(number)
         raise errors.UnknownSession
 
+    def session_id(self, session_id: str) -> SessionId:
+        if session_id == "sd-over":
+            return SessionId(session_id)
+        return self.session(session_id).status.session
+
     def start(self, server: str, idle_timeout: float | None, name: str | None) -> Deferred[Credentials]:
         self.containers(server)
         self.asked.append(("start", server, idle_timeout) if name is None else ("start", server, idle_timeout, name))

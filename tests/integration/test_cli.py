@@ -140,7 +140,11 @@ class DaemonTests(CommandCase):
 
     def test_why_containers_fail(self) -> None:
         _, err = self.run_("sessions", "start", "broken", status=1)
-        self.assertIn("containers of this Server fail to start (exited). The reason is in `sticky status`", err)
+        self.assertRegex(
+            err,
+            r"containers of this Server fail to start \(exited: with status 1\): ct-\S+ exited with status 1 before it was ready;"
+            r" its last line: RuntimeError: no database\. Mend the program or its command\.",
+        )
         said, _ = self.run_("status")
         self.assertIn("broken: a container failed to start", said)
         self.assertIn("RuntimeError: no database", said)

@@ -229,6 +229,15 @@ class EverydayTests(Scenes):
         body = {"file": "wrong.toml", "cwd": str(self.folder)}
         return self.by_admin(lambda: self.admin.call("POST", "/v1/deploy", body=body), 400, "bad_configuration")
 
+    def meet_needs_restart(self) -> Met:
+        changed = (self.folder / "sticky.toml").read_text().replace("[daemon]", "[daemon]\nworkers = 1", 1)
+        (self.folder / "other.toml").write_text(changed)
+        body = {"file": "other.toml", "cwd": str(self.folder)}
+        return self.by_admin(lambda: self.admin.call("POST", "/v1/deploy", body=body), 400, "needs_restart")
+
+    def meet_nothing_before(self) -> Met:
+        return self.by_admin(lambda: self.admin.call("POST", "/v1/rollout/undo", body={}), 409, "nothing_before")
+
     def meet_bad_head(self) -> Met:
         return self.raw(b"GET / HTTP/1.1\r\nHost: echo.localhost\r\nno colon here\r\n\r\n")
 

@@ -170,6 +170,14 @@ class AdminTests(TestCase):
         with self.assertRaisesRegex(NotFoundError, "there are: app/Game.*deploy the app"):
             find(self.daemon(), "Gaem", refusal)
 
+    def test_a_session_token_in_the_place_of_a_proxy_token(self) -> None:
+        daemon = self.daemon(STICKY_URL="http://127.0.0.1:8080", STICKY_PROXY_TOKEN="v4.public.SECRET")
+        with self.assertRaisesRegex(
+            AuthError, "^STICKY_PROXY_TOKEN holds a session token, not a proxy token"
+        ) as caught:
+            daemon.proxy_token()
+        self.assertNotIn("SECRET", str(caught.exception))
+
     def test_what_else_the_admin_api_may_answer(self) -> None:
         for answer, kind, text in (
             (

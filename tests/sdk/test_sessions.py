@@ -203,6 +203,8 @@ class TerminateTests(TestCase):
             with self.assertRaises(exception.InvalidError) as caught:
                 daemon.sessions().terminate(wrong)
             self.assertNotIn("TOKEN", str(caught.exception))
+        with self.assertRaisesRegex(exception.InvalidError, "^token is a proxy token, which starts sessions"):
+            daemon.sessions().terminate("wk-a.ws-b")
         self.assertEqual([], daemon.calls)
 
 

@@ -38,6 +38,7 @@ def examine(admin: Admin, config: str | None, app: str | None) -> list[Finding]:
     if settings is not None:
         here = settings
         checks += [
+            lambda: programs.there(here.servers),
             lambda: programs.of_settings(here.servers),
             lambda: listeners.free(here.daemon, daemon_answers=status is not None),
             lambda: listeners.certificates(here.daemon),

@@ -1,4 +1,4 @@
-"""As whom containers run, and whether that user can read the daemon's secrets (docs/security.md)."""
+"""Whether containers' programs are there, as whom they run, and whether that user can read the daemon's secrets (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from sticky.cli.examining.findings import Finding, Grade, user_name
+from sticky.config.programs import absent
 from sticky.config.settings import ServerSettings
 
 _WALL = "Set `user` or `isolation` if you do not trust the program (docs/isolation.md)."
 _READS = "and can read the state directory with its keys"
+
+
+def there(servers: Sequence[ServerSettings]) -> Iterator[Finding]:
+    """Whether their programs are where a daemon with our environment would look for them."""
+    for server in servers:
+        problem = absent(server, os.environ)
+        if problem:
+            yield Finding(Grade.FAIL, "program", f"of {server.name}: {problem}", "Install it, or mend `command`.")
 
 
 def of_settings(servers: Sequence[ServerSettings]) -> Iterator[Finding]:

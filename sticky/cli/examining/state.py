@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sticky.cli.examining.findings import Finding, Grade, user_name
+from sticky.cli.output import counted
 
 ENOUGH_DISK: Final = 512 * 2**20  #: bytes: 10 MiB of log for each container, and the journal
 #: Files whose holder can make tokens, or has one, and what to do when somebody else could read one.
@@ -80,4 +81,4 @@ def secrets(path: Path) -> Iterator[Finding]:
         else:
             good += 1
     if good:
-        yield Finding(Grade.OK, "secrets", f"{good} files, for {user_name(path.stat().st_uid)} alone")
+        yield Finding(Grade.OK, "secrets", f"{counted(good, 'file')}, for {user_name(path.stat().st_uid)} alone")

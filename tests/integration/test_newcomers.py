@@ -1,0 +1,164 @@
+"""What people wonder about in their first days with a daemon: what goes on, what is old, what is missing, what a shell completes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from twisted.trial.unittest import SkipTest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests.integration.daemon_case import APPS, ECHO, server
+from tests.integration.running_daemon import Daemon, until
+from tests.integration.test_cli import DEADLINE, STICKY, CommandCase
+
+APP = """
+import sys
+import sticky
+
+app = sticky.App("first")
+
+
+@app.server(command=[sys.executable, "-c", "pass  # version 1"])
+@sticky.sessioned()
+class Server:
+    pass
+"""
+
+
+class NewcomerCase(CommandCase):
+    def serve(self, config: str) -> Daemon:
+        (self.folder / "sticky.toml").write_text(config)
+        daemon = Daemon(self.folder, "--config", "sticky.toml")
+        self.addCleanup(daemon.stop)
+        daemon.url()
+        until("the admin API answers", (self.folder / "state/admin.sock").exists)
+        return daemon
+
+
+class DaemonTests(NewcomerCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.daemon = self.serve(server("echo", ECHO))
+
+    def test_a_terminated_session_goes_on_as_long_as_its_websocket(self) -> None:
+        given = self.json("sessions", "start")
+        headers = {"Modal-Authorization": f"Bearer {given['token']}"}
+        with connect(
+            self.daemon.url().replace("http", "ws", 1) + "/ws", additional_headers=headers, open_timeout=DEADLINE
+        ) as peer:
+            peer.recv(DEADLINE)  # its container's id
+            _, err = self.run_("sessions", "terminate", given["session_id"][:9])
+            self.assertRegex(
+                err,
+                rf"^sticky: {given['session_id']} is terminated: nothing new from now on, but 1 request or WebSocket goes on,"
+                r" for (23h 59m|1d) at most \(--grace 0 cuts what is in flight\)\n$",
+            )
+            peer.send("still here")
+            self.assertIn("still here", str(peer.recv(DEADLINE)))
+            self.assertRegex(self.run_("sessions", "show", given["session_id"])[0], r"state +draining \(terminated\)")
+            self.run_("sessions", "terminate", given["session_id"], "--grace", "0")
+            with self.assertRaises(ConnectionClosed) as caught:
+                peer.recv(DEADLINE)
+            assert caught.exception.rcvd is not None
+            self.assertEqual(caught.exception.rcvd.code, 4410)
+        _, err = self.run_("sessions", "show", given["session_id"][:9], status=4)
+        self.assertIn("the session has ended (terminated)", err)
+
+    def test_the_log_of_sessions_by_the_beginnings_of_their_ids(self) -> None:
+        given = self.json("sessions", "start")
+        said, _ = self.run_("logs", "--session", given["session_id"][:9])
+        self.assertIn(f"session {given['session_id']} started on", said)
+        self.run_("sessions", "terminate", given["session_id"])
+        said, err = self.run_("logs", "-f", "--session", given["session_id"][:9])
+        self.assertIn(f"session {given['session_id']} ended: terminated", said)
+        self.assertEqual(err, "sticky: the session has ended (terminated); what the daemon said of it:\n")
+        for unknown in ("sd-", "sd-nobody-has-this"):
+            _, err = self.run_("logs", "--session", unknown, status=4)
+            self.assertIn("there is no such session", err)
+
+    def test_a_load_test_shows_how_far_it_is(self) -> None:
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        words = ["loadtest", "--sessions", "2", "--hold", "1", "--reconnects", "0", "--path", "/ws"]
+        child = subprocess.Popen(
+            [*STICKY, *words], cwd=self.folder, env={**self.environ, "TERM": "xterm"}, stdout=subprocess.DEVNULL, stderr=theirs,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        said = b""
+        while b"2 open, 0 failures" not in said:
+            said += os.read(ours, 65536)
+        self.assertIn(b"/2", said)
+        self.assertEqual(0, child.wait(DEADLINE))
+
+    def test_bash_completes_commands_and_names(self) -> None:
+        given = self.json("sessions", "start")
+        programs = Path(sys.executable).parent
+        if shutil.which("bash") is None or not (programs / "sticky").exists():
+            raise SkipTest("there is no bash, or no sticky beside this Python")
+        for words, wanted in (
+            (["sticky", "roll"], "rollout"),
+            (["sticky", "sessions", "show", "sd-"], given["session_id"]),
+            (["sticky", "logs", "--server", "e"], "echo"),
+        ):
+            script = (
+                'eval "$(sticky completion bash)"; complete -p sticky >/dev/null || exit 9\n'
+                f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _sticky_completion sticky\n"
+                'printf "%s\\n" "${COMPREPLY[@]}"'
+            )
+            environ = {**self.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+            done = subprocess.run(
+                ["bash", "--noprofile", "--norc", "-c", script], cwd=self.folder, env=environ, capture_output=True, text=True,
+                timeout=DEADLINE,
+            )  # fmt: skip
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, f"{wanted}\n", ""))
+
+    def test_the_way_back_that_is_none(self) -> None:
+        program = self.folder / "echo.sh"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {APPS / "echo_ws.py"} "$1"\n')
+        program.chmod(0o755)
+        self.run_("rollout", "undo", status=1)
+        (self.folder / "sticky.toml").write_text(server("echo", '["./echo.sh", "{port}"]'))
+        self.run_("deploy")
+        self.run_("sessions", "start")
+        self.assertRegex(self.run_("status")[0], r"echo +1 of \d+ ")
+        program.write_text(program.read_text() + "# version 2\n")
+        self.assertIn("echo is rolled over; 1 session on old containers", self.run_("deploy")[0])
+        self.assertRegex(self.run_("status")[0], r"echo +0 of \d+, 1 old ")
+        self.assertRegex(self.run_("containers", "list")[0], r"ct-\S+ +echo +ready, old ")
+        _, err = self.run_("rollout", "undo")
+        self.assertIn("what holds again was read from sticky.toml", err)
+        self.assertIn("no setting differs from it: undo brings settings back and not files", err)
+
+
+class FileTests(NewcomerCase):
+    def test_a_program_that_is_not_there(self) -> None:
+        (self.folder / "sticky.toml").write_text(server("echo", '["pyhton3", "x.py"]'))
+        out, err = self.run_("check", "sticky.toml")
+        self.assertIn("echo: ", out)
+        self.assertRegex(
+            err, r"^sticky: warning: the command of echo cannot be run: there is no program pyhton3 on the PATH"
+        )
+        self.run_("check", "--strict", "sticky.toml", status=1)
+        daemon = self.serve((self.folder / "sticky.toml").read_text())
+        self.assertIn("warning: the command of echo cannot be run: there is no program pyhton3", daemon.output())
+        _, err = self.run_("sessions", "start", status=1)
+        self.assertRegex(
+            err,
+            r"containers of this Server fail to start \(failed: sticky status has the reason\): ct-\S+ command not found: pyhton3\.",
+        )
+
+    def test_serve_promises_nothing_that_it_cannot_keep(self) -> None:
+        (self.folder / "app.py").write_text(APP)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            endpoint = f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
+            _, err = self.run_("serve", "app.py", "--listen", endpoint, status=1)
+        self.assertIn("Address already in use", err)
+        self.assertNotIn("in another terminal", err)
