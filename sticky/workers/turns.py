@@ -10,7 +10,6 @@ from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -21,22 +20,19 @@ from sticky.isticky import ILease, ILeaseHolder, IRouting
 from sticky.lease import Lease
 from sticky.observe.safely import safely
 from sticky.workers import messages
-from sticky.workers.frames import BadMessage, Link, LinkLost, LinkState, Message
+from sticky.workers.asked import FarRequest, FarRequests
+from sticky.workers.frames import BadMessage, Link, LinkState, Message
 from sticky.workers.holder import Proxy, address_of, claims_of, reason_of
 from sticky.workers.values import plain
 
 # --- the proxy's side ------------------------------------------------------------------------------------------------
 
 
-@attrs.define(eq=False)
-class FarTurn:
+@attrs.define(eq=False, kw_only=True)
+class FarTurn(FarRequest):
     """One request. Until it has its turn it has no lease."""
 
-    number: int
     claims: Claims
-    holder: ILeaseHolder
-    waiting: Deferred[ILease] | None = None
-    lease: Lease | None = None
 
     @property
     def id(self) -> SessionId:
@@ -44,69 +40,29 @@ class FarTurn:
         return self.claims.session
 
 
-class FarTurns:
+class FarTurns(FarRequests[FarTurn]):
     """Those that have a turn, and those that wait for one. The book of their leases."""
 
-    log = Logger()
+    over = messages.DONE
 
     def __init__(self) -> None:
+        super().__init__()
         self.servers: frozenset[str] = frozenset()  #: whose requests take turns
-        self._link: Link | None = None
-        self._turns: dict[int, FarTurn] = {}
-        self._done: list[int] = []  # since `held`, while there is no link
-        self._number = 0
-
-    def held(self) -> list[Message]:
-        """Turns that are held, for a daemon that takes over. Those that end from here until `connect` are told then."""
-        self._done.clear()
-        return [
-            {
-                "request": turn.number,
-                "session": turn.id,
-                "server": turn.claims.server,
-                "container": turn.claims.container,
-            }
-            for turn in self._turns.values()
-            if turn.lease is not None
-        ]
-
-    def disconnect(self) -> None:
-        """The daemon goes, and another one will come."""
-        self._link = None
-
-    def connect(self, link: Link, over: Sequence[Message]) -> None:
-        """This daemon knows who has a turn, but for sessions that are over; the others ask again, in their order."""
-        self._link = link
-        done, self._done = self._done, []
-        for number in done:
-            link.tell(messages.DONE, request=number)
-        for one in over:
-            self.ended(SessionId(one["session"]), one["reason"], None)
-        for turn in list(self._turns.values()):
-            if turn.waiting is not None:
-                self._ask(turn)
 
     def take(self, claims: Claims, holder: ILeaseHolder) -> Deferred[ILease]:
         """See `IRouting.begin`."""
-        self._number += 1
-        turn = FarTurn(self._number, claims, holder)
-        turn.waiting = Deferred(lambda _: self._leave(turn))
-        self._turns[turn.number] = turn
-        self._ask(turn)
-        return turn.waiting
+        return self._take(FarTurn(number=self._next(), holder=holder, claims=claims))
 
     def ended(self, session: SessionId, reason: str, detail: str | None) -> None:
         """The session is over: whoever has a turn of it is told. Who waits is answered by the daemon."""
-        for turn in [one for one in self._turns.values() if one.id == session and one.lease is not None]:
-            del self._turns[turn.number]
-            assert turn.lease is not None
+        for turn in [one for one in self._requests.values() if one.id == session and one.lease is not None]:
+            del self._requests[turn.number]
             safely(self.log, turn.lease.revoke, reason_of(reason), detail)
 
     def adopt(self, claims: Claims, lease: Lease) -> None:
         """A turn of this very process, which was its daemon until now."""
-        self._number += 1
-        turn = FarTurn(self._number, claims, lease.holder, lease=lease)
-        self._turns[turn.number] = turn
+        turn = FarTurn(number=self._next(), holder=lease.holder, claims=claims, lease=lease)
+        self._requests[turn.number] = turn
         lease.move(turn, self)
 
     # --- the book
@@ -124,42 +80,25 @@ class FarTurns:
     def uncount(self, lease: Lease, core: FarTurn, idle_for: float) -> None:
         """See `lease.Book`: likewise."""
 
-    # --- asking
+    # --- see `FarRequests`
 
-    def _ask(self, turn: FarTurn) -> None:
-        if self._link is not None:
-            claims = turn.claims
-            asked = self._link.ask(
-                messages.TURN,
-                request=turn.number,
-                session=claims.session,
-                server=claims.server,
-                container=claims.container,
-            )
-            asked.addCallbacks(self._given, self._refused, callbackArgs=(turn,), errbackArgs=(turn,))
+    def _describe(self, one: FarTurn) -> Message:
+        claims = one.claims
+        return {
+            "request": one.number,
+            "session": claims.session,
+            "server": claims.server,
+            "container": claims.container,
+        }
 
-    def _given(self, answer: Message, turn: FarTurn) -> None:
-        if turn.number not in self._turns:
-            return  # its client left, and the daemon knows
-        waiting, turn.waiting = turn.waiting, None
-        assert waiting is not None
-        turn.lease = Lease(turn, turn.claims.container, address_of(answer["address"]), turn.holder, self)
-        waiting.callback(turn.lease)
+    def _question(self, link: Link, one: FarTurn) -> Deferred[Message]:
+        return link.ask(messages.TURN, **self._describe(one))
 
-    def _refused(self, failure: Failure, turn: FarTurn) -> None:
-        if failure.check(LinkLost) is not None or self._turns.pop(turn.number, None) is None:
-            return
-        waiting, turn.waiting = turn.waiting, None
-        assert waiting is not None
-        waiting.errback(failure if failure.check(errors.Refusal) else Failure(errors.Unavailable()))
+    def _lease(self, answer: Message, one: FarTurn) -> Lease:
+        return Lease(one, one.claims.container, address_of(answer["address"]), one.holder, self)
 
-    def _leave(self, turn: FarTurn) -> None:
-        if self._turns.pop(turn.number, None) is None:
-            return
-        if self._link is not None:
-            self._link.tell(messages.DONE, request=turn.number)
-        else:
-            self._done.append(turn.number)
+    def _end(self, message: Message) -> None:
+        self.ended(SessionId(message["session"]), message["reason"], None)
 
 
 # --- the daemon's side -----------------------------------------------------------------------------------------------

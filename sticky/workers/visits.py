@@ -5,13 +5,11 @@ A visit is a lease for one request, by a number of the proxy's. Must not know ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
-from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky import errors
@@ -20,88 +18,44 @@ from sticky.isticky import ControlRequest, IControl, ILease, ILeaseHolder, IRout
 from sticky.observe.safely import safely
 from sticky.visits import VisitLease
 from sticky.workers import messages
-from sticky.workers.frames import BadMessage, Link, LinkLost, LinkState, Message
+from sticky.workers.asked import FarRequest, FarRequests
+from sticky.workers.frames import BadMessage, Link, LinkState, Message
 from sticky.workers.holder import Proxy, address_of, reason_of
 from sticky.workers.values import made, plain
 
 # --- the proxy's side ------------------------------------------------------------------------------------------------
 
 
-@attrs.define(eq=False)
-class FarVisit:
-    """One request. Until the daemon has answered it has no lease."""
+@attrs.define(eq=False, kw_only=True)
+class FarVisit(FarRequest):
+    """One request."""
 
-    number: int
     visit: Visit
-    holder: ILeaseHolder
-    waiting: Deferred[ILease] | None = None
-    lease: VisitLease | None = None
 
 
-class FarVisits:
+class FarVisits(FarRequests[FarVisit]):
     """Those that are in flight, and those that the daemon is asked for. The book of their leases."""
 
-    log = Logger()
+    over = messages.VISITED
 
     def __init__(self) -> None:
-        self._link: Link | None = None
-        self._visits: dict[int, FarVisit] = {}
+        super().__init__()
         self._of: dict[VisitLease, FarVisit] = {}
-        self._untold: list[tuple[str, int]] = []  # what has happened since `held`, while there is no link
-        self._number = 0
-
-    # --- the link
 
     def calls(self) -> dict[str, Callable[[Message], Any]]:
         """What of this file a daemon may tell."""
-        return {messages.CUT: self._cut}
-
-    def held(self) -> list[Message]:
-        """What is in flight, for a daemon that takes over. What changes from here until `connect` is told then."""
-        self._untold.clear()
-        return [
-            {
-                "request": one.number,
-                "server": one.visit.server,
-                "container": one.lease.container,
-                "counts": one.lease.counts,
-            }
-            for one in self._visits.values()
-            if one.lease is not None
-        ]
-
-    def disconnect(self) -> None:
-        """The daemon goes, and another one will come."""
-        self._link = None
-
-    def connect(self, link: Link, over: Iterable[Message]) -> None:
-        """This daemon knows what is `held`, but for what is over; it is asked for everything else."""
-        self._link = link
-        untold, self._untold = self._untold, []
-        for what, number in untold:
-            link.tell(what, request=number)
-        for message in over:
-            self._cut(message)
-        for one in list(self._visits.values()):
-            if one.waiting is not None:
-                self._ask(one)
+        return {messages.CUT: self._end}
 
     # --- what the edge asks
 
     def take(self, visit: Visit, holder: ILeaseHolder) -> Deferred[ILease]:
         """See `IRouting.begin`."""
-        self._number += 1
-        one = FarVisit(self._number, visit, holder)
-        one.waiting = Deferred(lambda _: self._leave(one))
-        self._visits[one.number] = one
-        self._ask(one)
-        return one.waiting
+        return self._take(FarVisit(number=self._next(), holder=holder, visit=visit))
 
     def adopt(self, server: ServerName, lease: VisitLease) -> None:
         """A lease of this very process, which was its daemon until now."""
-        self._number += 1
-        one = FarVisit(self._number, Visit(server), lease.holder, lease=lease)
-        self._visits[one.number] = self._of[lease] = one
+        one = FarVisit(number=self._next(), holder=lease.holder, visit=Visit(server), lease=lease)
+        self._requests[one.number] = self._of[lease] = one
         lease.move(self)
 
     # --- the book
@@ -122,53 +76,33 @@ class FarVisits:
         if one is not None:
             self._tell(messages.QUIET, one)
 
-    # --- asking and telling
+    # --- see `FarRequests`
 
-    def _ask(self, one: FarVisit) -> None:
-        if self._link is not None:
-            visit = one.visit
-            asked = self._link.ask(
-                messages.VISIT,
-                request=one.number,
-                server=visit.server,
-                key=plain(visit.key),
-                shown=plain(visit.shown),
-            )
-            asked.addCallbacks(self._given, self._refused, callbackArgs=(one,), errbackArgs=(one,))
+    def _describe(self, one: FarVisit) -> Message:
+        return {
+            "request": one.number,
+            "server": one.visit.server,
+            "container": one.lease.container,
+            "counts": one.lease.counts,
+        }
 
-    def _given(self, answer: Message, one: FarVisit) -> None:
-        if one.number not in self._visits:
-            return  # its client left, and the daemon knows
-        waiting, one.waiting = one.waiting, None
-        assert waiting is not None
+    def _question(self, link: Link, one: FarVisit) -> Deferred[Message]:
+        visit = one.visit
+        return link.ask(
+            messages.VISIT, request=one.number, server=visit.server, key=plain(visit.key), shown=plain(visit.shown)
+        )
+
+    def _lease(self, answer: Message, one: FarVisit) -> VisitLease:
         lease = VisitLease(ContainerId(answer["container"]), address_of(answer["address"]), one.holder, self)
-        one.lease = lease
         self._of[lease] = one
-        waiting.callback(lease)
+        return lease
 
-    def _refused(self, failure: Failure, one: FarVisit) -> None:
-        if failure.check(LinkLost) is not None or self._visits.pop(one.number, None) is None:
-            return
-        waiting, one.waiting = one.waiting, None
-        assert waiting is not None
-        waiting.errback(failure if failure.check(errors.Refusal) else Failure(errors.Unavailable()))
-
-    def _cut(self, message: Message) -> None:
-        one = self._visits.pop(int(message["request"]), None)
+    def _end(self, message: Message) -> None:
+        one = self._requests.pop(int(message["request"]), None)
         if one is None or one.lease is None:
             return  # it was over meanwhile
         del self._of[one.lease]
         safely(self.log, one.lease.revoke, reason_of(message["reason"]), message.get("detail"))
-
-    def _leave(self, one: FarVisit) -> None:
-        if self._visits.pop(one.number, None) is not None:
-            self._tell(messages.VISITED, one)
-
-    def _tell(self, what: str, one: FarVisit) -> None:
-        if self._link is not None:
-            self._link.tell(what, request=one.number)
-        else:
-            self._untold.append((what, one.number))
 
 
 # --- the daemon's side -----------------------------------------------------------------------------------------------
