@@ -253,7 +253,8 @@ class HalfCloseTests(TestCase):
         self.assertEqual(edge.routing.held, set())
         self.assertTrue(container.aborted)
 
-    def test_a_pipelined_body_that_a_fin_cut_short_is_the_end_when_its_turn_comes(self) -> None:
+    def cut_short(self) -> tuple[FakeEdge, FakeTransport]:
+        """A client that has had one answer, and left in the middle of its next request's body."""
         edge = FakeEdge()
         client = edge.client()
         client.receive(get() + get(method=b"POST", extra=b"Content-Length: 10\r\n") + b"hello")
@@ -262,6 +263,10 @@ class HalfCloseTests(TestCase):
         container.drain()
         container.receive(ANSWER)
         client.drain()
+        return edge, client
+
+    def test_a_pipelined_body_that_a_fin_cut_short_is_the_end_when_its_turn_comes(self) -> None:
+        edge, client = self.cut_short()
         self.assertEqual(edge.routing.held, set())
         client.drain()
         self.assertTrue(client.lost and not client.aborted)  # a reset could take the first answer with it
@@ -269,14 +274,7 @@ class HalfCloseTests(TestCase):
         self.assertEqual([record.status for record in edge.records], [200, 499])
 
     def test_one_that_cannot_be_closed_in_order_is_cut_after_its_time(self) -> None:
-        edge = FakeEdge()
-        client = edge.client()
-        client.receive(get() + get(method=b"POST", extra=b"Content-Length: 10\r\n") + b"hello")
-        container = edge.container()
-        client.receive_fin()
-        container.drain()
-        container.receive(ANSWER)
-        client.drain()
+        edge, client = self.cut_short()
         self.assertFalse(client.lost)  # its transport has not taken the close yet, and never will
         edge.reactor.pump([0.5] * 22)
         self.assertTrue(client.lost and client.aborted)

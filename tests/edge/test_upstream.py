@@ -209,7 +209,8 @@ class RetryTests(TestCase):
         client.receive(get())
         self.assertEqual(edge.reactor.undecided, [])
 
-    def test_an_upload_on_a_kept_connection_waits_until_its_beginning_is_written(self) -> None:
+    def kept(self) -> tuple[FakeTransport, FakeTransport]:
+        """A client, and the container's connection that is kept after its first request."""
         edge = FakeEdge()
         client = edge.client()
         client.receive(get())
@@ -217,6 +218,10 @@ class RetryTests(TestCase):
         container.receive(ANSWER)
         container.drain()
         client.drain()
+        return client, container
+
+    def test_an_upload_on_a_kept_connection_waits_until_its_beginning_is_written(self) -> None:
+        client, container = self.kept()
         container.taken = b""
         client.receive(get(b"/p", b"Content-Length: 6\r\n", b"POST") + b"abc")
         client.receive(b"def")
@@ -227,13 +232,7 @@ class RetryTests(TestCase):
         self.assertIsNone(container.producer)
 
     def test_a_client_that_sends_much_meanwhile_is_held_back_and_read_again_then(self) -> None:
-        edge = FakeEdge()
-        client = edge.client()
-        client.receive(get())
-        container = edge.container()
-        container.receive(ANSWER)
-        container.drain()
-        client.drain()
+        client, container = self.kept()
         client.receive(get(b"/p", b"Content-Length: 100000\r\n", b"POST"))
         client.receive(b"x" * 100_000)
         self.assertFalse(client.reading)

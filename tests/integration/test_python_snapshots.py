@@ -83,6 +83,13 @@ class SnapshotCase(DaemonCase):
         self.serve(config)
         self.until_snapshot(state)
 
+    def serve_one(self) -> tuple[int, str, dict[str, Any]]:
+        """A daemon with the app and one session. Returns the pid that forks, the session's token, and what its container says."""
+        self.serve_app()
+        pid = self.snapshot()["pid"]
+        token = self.token()
+        return pid, token, self.facts(token)
+
     def sticky(self, *arguments: str) -> str:
         done = subprocess.run(
             [STICKY, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=90, check=False
@@ -193,10 +200,7 @@ class UnfitTests(SnapshotCase):
 
 class ChangeTests(SnapshotCase):
     def test_a_deploy_makes_a_new_one_with_the_new_code_and_old_sessions_stay(self) -> None:
-        self.serve_app()
-        old = self.snapshot()["pid"]
-        token = self.token()
-        before = self.facts(token)
+        old, token, before = self.serve_one()
         (self.folder / "game.py").write_text(APP.replace('"version": 1', '"version": 2'))
         os.kill(self.daemon.pid, signal.SIGHUP)
         new = self.until_snapshot("warm", but=old)["pid"]
@@ -206,10 +210,7 @@ class ChangeTests(SnapshotCase):
         self.assertEqual((after["version"], after["parent"]), (2, new))
 
     def test_one_that_is_killed_comes_again_and_its_containers_go_on(self) -> None:
-        self.serve_app()
-        old = self.snapshot()["pid"]
-        token = self.token()
-        before = self.facts(token)
+        old, token, before = self.serve_one()
         os.kill(old, signal.SIGKILL)
         new = self.until_snapshot("warm", but=old)["pid"]
         self.assertEqual(self.facts(token), before)
@@ -217,10 +218,7 @@ class ChangeTests(SnapshotCase):
         self.assertIn("it has ended; it is started again in 1 s", self.daemon.output())
 
     def test_containers_outlive_a_crash_of_the_daemon_and_the_zygote_does_not(self) -> None:
-        self.serve_app()
-        old = self.snapshot()["pid"]
-        token = self.token()
-        before = self.facts(token)
+        old, token, before = self.serve_one()
         self.daemon.kill()
         until("the zygote ends with its daemon", lambda: not alive(old), within=30)
         self.run_daemon()
@@ -230,10 +228,7 @@ class ChangeTests(SnapshotCase):
         until("it ends with its session", lambda: not alive(before["pid"]), within=60)
 
     def test_a_restart_hands_containers_over_and_makes_a_new_one(self) -> None:
-        self.serve_app()
-        old = self.snapshot()["pid"]
-        token = self.token()
-        before = self.facts(token)
+        old, token, before = self.serve_one()
         self.sticky("restart")
         self.assertEqual(self.facts(token), before)
         new = self.until_snapshot("warm", but=old)["pid"]
@@ -246,10 +241,7 @@ class EphemeralTests(SnapshotCase):
     flags = ("--ephemeral",)
 
     def test_containers_die_with_the_daemon_and_not_with_the_zygote(self) -> None:
-        self.serve_app()
-        old = self.snapshot()["pid"]
-        token = self.token()
-        before = self.facts(token)
+        old, token, before = self.serve_one()
         os.kill(old, signal.SIGKILL)
         new = self.until_snapshot("warm", but=old)["pid"]
         self.assertEqual(self.facts(token), before)
