@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +20,7 @@ from sticky.core.values import ContainerId, DeploymentId, ServerName
 from sticky.isticky import ContainerSpec, Snapshot
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  #: seconds before one that died is started again; doubles
-_PAGE = 4096  # bytes
+_PAGE = resource.getpagesize()  # bytes
 
 #: What only a container has. Whoever reads one of them before the fork learns that there is none, and not somebody else's.
 _OF_CONTAINERS = frozenset({"PORT", "STICKY_PORT", "STICKY_READY_FD", "STICKY_READY_FILE", "MODAL_TASK_ID"})
