@@ -164,9 +164,7 @@ class Restarter:
         self._wait(TAKES_OVER_WITHIN)
         self._rest = self._old.rest()
         asked: Deferred[Message] = Deferred()
-        self._rest.addCallbacks(
-            lambda proxies: asked.callback({"proxies": proxies}), lambda failure: asked.errback(failure)
-        )
+        self._rest.addCallbacks(lambda proxies: asked.callback({"proxies": proxies}), asked.errback)
         return asked
 
     def _up(self, message: Message) -> None:
