@@ -28,5 +28,4 @@ class Game:
 
     @sticky.exit()
     def stop(self) -> None:
-        self.server.terminate()
-        self.server.wait(timeout=10)
+        self.server.wait(timeout=10)  # SIGTERM has reached it as well: it goes to the whole process group

@@ -6,7 +6,6 @@ import click
 from rich.text import Text
 
 from sticky.cli.client import Admin
-from sticky.cli.examining.everything import examine
 from sticky.cli.examining.findings import Grade
 from sticky.cli.options import command, daemon, json_output
 from sticky.cli.output import as_json as print_json
@@ -28,6 +27,9 @@ def add_to(root: click.Group) -> None:
         Limits, ports, state directory and its secrets, listeners, certificates, clock, as whom containers run: says what to do.
         Exits with 1 if something fails.
         """
+        # Here, because it imports much of the daemon, which no other command needs.
+        from sticky.cli.examining.everything import examine
+
         _ = admin.local  # it looks at this machine
         findings = examine(admin, config, app)
         failed = any(finding.grade is Grade.FAIL for finding in findings)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +24,15 @@ from sticky.cli.root import root
 from sticky.sdk import run as run_module
 from sticky.sdk.exception import ConnectionError, InvalidError
 from sticky.sdk.loading import LoadError
+
+
+class ImportTests(TestCase):
+    def test_a_command_does_not_wait_for_the_imports_of_the_daemon(self) -> None:
+        code = "import sys, sticky.cli.once; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for heavy in ("twisted", "autobahn", "OpenSSL", "cryptography", "nacl"):
+            self.assertNotIn(f"'{heavy}'", ended.stdout)
+        self.assertIn("'rich'", ended.stdout)
 
 
 class CommandTests(TestCase):

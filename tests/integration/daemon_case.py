@@ -14,10 +14,12 @@ import requests
 from twisted.trial.unittest import SynchronousTestCase
 from websockets.sync.client import ClientConnection, connect
 
+from tests.integration import preloaded
 from tests.integration.running_daemon import Daemon
 
 APPS = Path(__file__).parent / "apps"
 PYTHON = sys.executable
+COMMAND_WITHIN = 120.0  #: seconds
 COOKIE = "__Host-modal-session-token"
 ECHO = f"{json.dumps([PYTHON, str(APPS / 'echo_ws.py'), '{port}'])}"
 
@@ -48,6 +50,12 @@ class DaemonCase(SynchronousTestCase):
         self.url = self.daemon.url()
         token = self.folder / "state" / "proxy-token"
         self.bearer = token.read_text().strip() if token.exists() else ""  # none is made where nobody needs one
+
+    def sticky(self, *arguments: str, status: int = 0) -> str:
+        """What the command says on both of its outputs, of a run in the daemon's folder that ends with this status."""
+        done = preloaded.run("sticky", arguments, folder=self.folder, environ=os.environ, timeout=COMMAND_WITHIN)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr + self.daemon.output()[-3000:])
+        return done.stdout + done.stderr
 
     def start(self, host: str | None = None, **headers: str) -> requests.Response:
         fields = {"Authorization": f"Bearer {self.bearer}", **headers}

@@ -12,12 +12,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.integration import preloaded
+from tests.integration.preloaded import ROOT, Preloaded
+
 TWISTD = [str(Path(sys.executable).with_name("twistd"))]
 #: A session token, or the secret of a proxy token, long enough to be one.
 SECRET = re.compile(r"v4\.public\.[\w-]{40,}|\bws-[\w-]{20,}")
 STARTS_WITHIN = 30.0  #: seconds
 STOPS_WITHIN = 60.0  #: seconds; shutdown_timeout is 45
+
+__all__ = ["ROOT", "SECRET", "TWISTD", "Daemon", "Running", "until"]
 
 _Found = TypeVar("_Found")
 
@@ -45,17 +49,30 @@ class Running:
         pass_fds: tuple[int, ...] = (),
     ) -> None:
         self._output = output
+        folder, environ = output.parent, {**os.environ, **(env or {})}
+        self._process: subprocess.Popen[bytes] | Preloaded
         with output.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=output.parent,
-                env={**os.environ, **(env or {})},
-                start_new_session=True,
-                pass_fds=pass_fds,
-            )
+            if command[:1] == TWISTD and preloaded.suits(environ):
+                self._process = Preloaded(
+                    "twistd",
+                    command[1:],
+                    output=log.fileno(),
+                    errors=log.fileno(),
+                    folder=folder,
+                    environ=environ,
+                    passed=pass_fds,
+                )
+            else:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=folder,
+                    env=environ,
+                    start_new_session=True,
+                    pass_fds=pass_fds,
+                )
 
     def output(self) -> str:
         """Everything it has said."""

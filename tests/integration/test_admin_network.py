@@ -14,9 +14,10 @@ import requests
 
 import sticky
 from sticky.exception import SessionEndedError
+from tests.integration import preloaded
 from tests.integration.daemon_case import ECHO, DaemonCase, server
 from tests.integration.running_daemon import ROOT, until
-from tests.integration.test_cli import DEADLINE, STICKY
+from tests.integration.test_cli import DEADLINE
 
 
 class NetworkCase(DaemonCase):
@@ -38,15 +39,7 @@ class NetworkCase(DaemonCase):
         where = ["--url", url or self.admin] if elsewhere is not None else ["--state-dir", str(self.folder / "state")]
         if elsewhere:
             env["STICKY_ADMIN_TOKEN"] = elsewhere
-        done = subprocess.run(
-            [*STICKY, *arguments, *where],
-            cwd="/",
-            env={**env, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            check=False,
-        )
+        done = preloaded.run("sticky", [*arguments, *where], folder=Path("/"), environ=env, timeout=DEADLINE)
         self.assertEqual(status, done.returncode, f"{arguments}: {done.stdout}{done.stderr}")
         return done.stdout, done.stderr
 

@@ -113,6 +113,8 @@ class DeathTests(DeathCase):
         self.assertEqual((error.reason, error.detail), ("container_lost", "exited"))
         self.assertIn("exited", str(error))
         self.assertOver(session, "exited")
+        # A start is answered when it would survive a crash, and so does then whatever came before it: the journal is one log.
+        pid.bind(sticky.Session())()
         self.daemon.kill()
         self.run_daemon()
         self.point()

@@ -20,6 +20,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.integration import preloaded
 from tests.integration.running_daemon import ROOT, Daemon, until
 
 STICKY = [sys.executable, "-m", "sticky.cli"]
@@ -81,10 +82,9 @@ class CommandCase(SynchronousTestCase):
 
     def run_(self, *arguments: str, status: int = 0) -> tuple[str, str]:
         """What it says on stdout and stderr."""
-        child = self.popen(*arguments)
-        out, err = child.communicate(timeout=DEADLINE)
-        self.assertEqual(child.returncode, status, f"{arguments}: {out}{err}")
-        return out, err
+        done = preloaded.run("sticky", arguments, folder=self.folder, environ=self.environ, timeout=DEADLINE)
+        self.assertEqual(done.returncode, status, f"{arguments}: {done.stdout}{done.stderr}")
+        return done.stdout, done.stderr
 
     def json(self, *arguments: str) -> Any:
         return json.loads(self.run_(*arguments, "--json")[0])

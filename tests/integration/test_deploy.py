@@ -20,7 +20,6 @@ from sticky.cli.problems import Status
 from tests.integration.daemon_case import APPS, ECHO, PYTHON, DaemonCase, server
 from tests.integration.running_daemon import ROOT, TWISTD, until
 
-STICKY = str(Path(PYTHON).with_name("sticky"))
 ONE = server("one", ECHO)
 CHANGED = ONE.rstrip() + '\nenv = { VERSION = "2" }\n'
 
@@ -28,14 +27,6 @@ CHANGED = ONE.rstrip() + '\nenv = { VERSION = "2" }\n'
 class DeployCase(DaemonCase):
     def write(self, config: str) -> None:
         (self.folder / "sticky.toml").write_text(config)
-
-    def sticky(self, *arguments: str, status: int = 0) -> str:
-        """What the command says, of a run that ends with this status."""
-        done = subprocess.run(
-            [STICKY, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=90, check=False
-        )
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        return done.stdout + done.stderr
 
     def asked(self, *arguments: str) -> Any:
         return json.loads(self.sticky(*arguments, "--json"))
@@ -314,7 +305,7 @@ class PageTests(DeployCase):
         release = self.folder / "releases" / "42"
         release.mkdir(parents=True)
         (release / "sticky.toml").write_text(CHANGED)
-        path = f"{Path(STICKY).parent}:{os.environ['PATH']}"
+        path = f"{Path(PYTHON).parent}:{os.environ['PATH']}"
         environ = {**os.environ, "PATH": path, "DAEMON_PID": str(self.daemon.pid)}
         for line in lines:
             done = subprocess.run(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from tests.integration.children import alive
 from tests.integration.daemon_case import PYTHON, DaemonCase
 from tests.integration.running_daemon import Daemon, until
 
-STICKY = str(Path(PYTHON).with_name("sticky"))
 APP = """
 import http.server, json, os, random, sys, threading
 import sticky
@@ -89,13 +87,6 @@ class SnapshotCase(DaemonCase):
         pid = self.snapshot()["pid"]
         token = self.token()
         return pid, token, self.facts(token)
-
-    def sticky(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [STICKY, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=90, check=False
-        )
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout + done.stderr
 
     def server(self) -> dict[str, Any]:
         """As `sticky status` has it."""

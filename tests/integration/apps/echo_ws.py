@@ -1,42 +1,32 @@
-"""A container for tests: echoes WebSocket messages on the port it is given, and answers 200 to plain requests."""
+"""A container for tests: echoes WebSocket messages on the port it is given, and answers 200 to plain requests.
+
+Of a library that is there at once: most daemons that tests start have one of these.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from http import HTTPStatus
 
-from autobahn.twisted.resource import WebSocketResource
-from autobahn.twisted.websocket import WebSocketServerFactory, WebSocketServerProtocol
-from twisted.internet import reactor
-from twisted.web.resource import Resource
-from twisted.web.server import Site
+from websockets.http11 import Request, Response
+from websockets.sync.server import ServerConnection, serve
+
+NAME = os.environ["STICKY_CONTAINER_ID"]
 
 
-class Echo(WebSocketServerProtocol):  # type: ignore[misc]
+def echo(client: ServerConnection) -> None:
     """Says back what it hears, and its container's id first."""
-
-    def onOpen(self) -> None:
-        self.sendMessage(os.environ["STICKY_CONTAINER_ID"].encode())
-
-    def onMessage(self, payload: bytes, isBinary: bool) -> None:
-        self.sendMessage(payload, isBinary)
+    client.send(NAME)
+    for message in client:
+        client.send(message)
 
 
-class Hello(Resource):
-    """The page around the WebSocket."""
-
-    isLeaf = False
-
-    def getChild(self, path: bytes, request: object) -> Resource:
-        return self
-
-    def render_GET(self, request: object) -> bytes:
-        return os.environ["STICKY_CONTAINER_ID"].encode()
+def page(client: ServerConnection, request: Request) -> Response | None:
+    """What is around the WebSocket."""
+    if request.path.partition("?")[0] == "/ws":
+        return None
+    return client.respond(HTTPStatus.OK, NAME)
 
 
-factory = WebSocketServerFactory()
-factory.protocol = Echo
-root = Hello()
-root.putChild(b"ws", WebSocketResource(factory))
-reactor.listenTCP(int(sys.argv[1]), Site(root), interface="127.0.0.1")  # type: ignore[arg-type]
-reactor.run()
+serve(echo, "127.0.0.1", int(sys.argv[1]), process_request=page, compression=None, max_size=None).serve_forever()
