@@ -356,7 +356,10 @@ class FleetMachine(SerialSessions):
             box.since = books.now
             box.killed = False
             box.requests = 0
-            box.proven = False
+            box.proven = box.state not in (
+                ContainerState.STARTING,
+                ContainerState.READY,
+            )  # nobody waits for it any more
             box.limit = books.policy.max_concurrency
             box.excess = max(0, books.load(box) - box.limit)
             box.startup_timeout = books.policy.startup_timeout

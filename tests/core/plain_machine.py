@@ -174,7 +174,11 @@ class PlainMachine(FleetDriver):
         remembered = lasting_memory(books, books.memory)
         for box in books.boxes.values():
             box.since = books.now
-            box.killed = box.proven = False
+            box.killed = False
+            box.proven = box.state not in (
+                ContainerState.STARTING,
+                ContainerState.READY,
+            )  # nobody waits for it any more
             box.requests = 0
             box.limit = books.policy.max_concurrency
             box.startup_timeout = books.policy.startup_timeout
