@@ -267,8 +267,8 @@ class Daemon(Service):
     def _open_up(self) -> None:
         if not self.running:
             return  # told to end while an earlier daemon's proxies came over
+        self._admin.startService()  # first: whoever finds our address may ask at once
         self._listeners.startService()
-        self._admin.startService()
         for server in self._servers.by_name.values():
             server.startService()
         self._health.startService()

@@ -14,7 +14,7 @@ from sticky.core.values import ContainerId
 from sticky.isticky import IContainer, TCPAddress
 from tests.containers.conformance import AdoptionConformance, LeftBehind, Program, Recorder
 from tests.containers.docker_case import REACTOR, DockerCase
-from tests.fakes.engine import error
+from tests.fakes.engine import Reply, error
 
 
 class LeftoverTests(DockerCase):
@@ -109,6 +109,21 @@ class AdoptionTests(DockerCase, AdoptionConformance):
         self.engine.end(self.engine.of(left.spec.container), 3, event=False)
         self.engine.start()
         self.assertEqual((await self.ending(container, recorder)).status, 3)
+
+    async def test_a_backend_that_stops_while_the_engine_is_asked_about_it_has_made_no_mistake(self) -> None:
+        left = await self.left_behind(Program.SERVES, ready=True)
+        half = Reply(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", silent=True)
+        self.engine.script.append((f"GET /containers/{self.engine.of(left.spec.container).id}/json", half))
+        asked = self.engine.count("GET /containers/.+/json")
+        recorder = Recorder()
+        container = self.backend.adopt(left.spec, left.place, None, recorder)
+        await self.until(lambda: self.engine.count("GET /containers/.+/json") == asked + 2)  # at once, and for good
+        for _ in range(10):
+            await self.turn()  # half of the answer comes
+        await self.backend.stop()
+        self.assertEqual([], self.flushLoggedErrors())
+        self.assertEqual([], recorder.heard(container))
+        self.assertTrue(self.running(left.spec))
 
     async def test_one_that_was_created_and_never_started_is_none(self) -> None:
         left = await self.left_behind(Program.SERVES, ready=True)

@@ -40,7 +40,7 @@ class Reply:
     status: int = 200
     body: bytes = b""
     raw: bytes | None = None
-    silent: bool = False  #: never answer
+    silent: bool = False  #: never answer, or never go on after `raw`
 
 
 def error(status: int, message: str) -> Reply:
@@ -205,7 +205,7 @@ class FakeEngine:
             if re.fullmatch(pattern, line):
                 del self.script[index]
                 if reply.raw is not None:
-                    connection.raw(reply.raw)
+                    connection.raw(reply.raw, last=not reply.silent)
                 elif not reply.silent:
                     connection.reply(reply.status, reply.body)
                 return
@@ -429,10 +429,11 @@ class _Connection(Protocol):
         )
         self.engine.answer(self, asked)
 
-    def raw(self, data: bytes) -> None:
+    def raw(self, data: bytes, *, last: bool = True) -> None:
         assert self.transport is not None
         self.transport.write(data)
-        self.transport.loseConnection()
+        if last:
+            self.transport.loseConnection()
 
     def reply(self, status: int, body: bytes) -> None:
         head = f"HTTP/1.1 {status} Any\r\nContent-Type: application/json\r\n"

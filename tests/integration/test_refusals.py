@@ -182,6 +182,7 @@ class EverydayTests(Scenes):
                     ("broken", '["false"]', {}),
                     ("garbage", GARBAGE, {}),
                     ("silent", SILENT, {"response_timeout": 0.5}),
+                    ("patient", SILENT, {}),
                     ("serial", SILENT, {"serial": True, "session_wait_timeout": 1}),
                     ("deaf", DEAF, {}),
                     ("aging", ECHO, {"container_max_age": 15, "max_idle_timeout": 1, "idle_timeout": 1}),
@@ -242,8 +243,8 @@ class EverydayTests(Scenes):
         return self.raw(b"GET / HTTP/1.1\r\nHost: echo.localhost\r\nno colon here\r\n\r\n")
 
     def meet_bad_body(self) -> Met:
-        token = self.session()["token"].encode()
-        head = b"POST / HTTP/1.1\r\nHost: echo.localhost\r\nModal-Authorization: Bearer " + token
+        token = self.session("patient")["token"].encode()
+        head = b"POST / HTTP/1.1\r\nHost: patient.localhost\r\nModal-Authorization: Bearer " + token
         return self.raw(head + b"\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n")
 
     # --- 401 and 403
@@ -302,8 +303,8 @@ class EverydayTests(Scenes):
         return self.raw(b"GET / HTTP/1.1\r\nHost: echo.localhost\r\n")
 
     def meet_slow_body(self) -> Met:
-        token = self.session()["token"].encode()
-        head = b"POST / HTTP/1.1\r\nHost: echo.localhost\r\nModal-Authorization: Bearer " + token
+        token = self.session("patient")["token"].encode()
+        head = b"POST / HTTP/1.1\r\nHost: patient.localhost\r\nModal-Authorization: Bearer " + token
         return self.raw(head + b"\r\nContent-Length: 100000\r\n\r\nand then nothing")
 
     def meet_session_expired(self) -> Met:
@@ -444,7 +445,8 @@ class ChangingTests(Scenes):
     """Daemons that are told to do something else."""
 
     def setUp(self) -> None:
-        self.both = server("echo", ECHO, hosts=["echo.localhost"]) + server("other", ECHO, hosts=["other.localhost"])
+        lasting = json.dumps(["sh", "-c", "trap '' TERM; exec \"$@\"", "sh", *json.loads(ECHO)])
+        self.both = server("echo", ECHO, hosts=["echo.localhost"]) + server("other", lasting, hosts=["other.localhost"])
         self.serve(self.both)
 
     def test_each(self) -> None:
@@ -455,9 +457,13 @@ class ChangingTests(Scenes):
         return self.admin.call("POST", "/v1/deploy", body={})
 
     def meet_unavailable(self) -> Met:
-        self.session("other")
+        """Its Server is to be there again while containers of it still end."""
+        given = self.session("other")
+        found = self.admin.call("GET", path("sessions", given["session_id"]))
         self.deploy(self.both.partition("[servers.other]")[0])
-        return self.by_admin(lambda: self.deploy(self.both), 503, "unavailable")
+        met = self.by_admin(lambda: self.deploy(self.both), 503, "unavailable")
+        self.kill_container(found["container"])
+        return met
 
     def meet_deployment_ended(self) -> Met:
         token = self.session()["token"]

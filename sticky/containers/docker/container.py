@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -381,5 +381,7 @@ class DockerContainer:
         self._quay.work(Deferred.fromCoroutine(work).addErrback(self._unforeseen), patient=patient)
 
     def _unforeseen(self, failure: Failure) -> None:
+        if self._left and failure.check(CancelledError):
+            return  # nobody listens to the engine any more, and the container goes on without us
         self._log.failure("Container {container}", failure, container=self.id)
         self._end(Exit("failed", None, None, (), f"our own mistake: {failure.getErrorMessage()}"))
