@@ -27,6 +27,9 @@ class RequestCaseTests(EdgeCase):
             client.transport.abortConnection()
             await self.until(lambda: not self.context.doors.inside, why=case.name)
             self.assertEqual(self.routing.held, set(), case.name)
+            # What the container has yet to hear of this case would be told of the next one.
+            self.context.upstreams.drop_idle()
+            await self.until(lambda: not self.container.connections, why=case.name)
         self.assertEqual(count, 127)
         self.assertEqual(wrong, [])
 
