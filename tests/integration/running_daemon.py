@@ -47,12 +47,15 @@ class Running:
         output: Path,
         env: Mapping[str, str] | None = None,
         pass_fds: tuple[int, ...] = (),
+        *,
+        fresh: bool = False,
     ) -> None:
+        """`fresh`: an interpreter of its own also where `preloaded` would do, for whoever looks at its command line."""
         self._output = output
         folder, environ = output.parent, {**os.environ, **(env or {})}
         self._process: subprocess.Popen[bytes] | Preloaded
         with output.open("ab") as log:
-            if command[:1] == TWISTD and preloaded.suits(environ):
+            if command[:1] == TWISTD and not fresh and preloaded.suits(environ):
                 self._process = Preloaded(
                     "twistd",
                     command[1:],

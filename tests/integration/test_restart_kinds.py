@@ -117,7 +117,7 @@ class BackgroundTests(RestartCase):
         state = self.folder / "state"
         command = [*TWISTD, "--pidfile=here.pid", "--logfile=twistd.log", "sticky", "--config", "sticky.toml"]
         command += ["--state-dir", str(state), "--listen", "tcp:0:interface=127.0.0.1"]
-        started = Running(command, self.folder / "daemon.log", env)
+        started = Running(command, self.folder / "daemon.log", env, fresh=True)
         self.daemon = started  # type: ignore[assignment]
         self.addCleanup(started.stop)
         self.assertEqual(started.wait(120), 0, started.output())

@@ -71,9 +71,9 @@ class ProgressTests(SynchronousTestCase):
         busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         try:
             progress = Progress(busy.pid)
-            self.assertTrue(progress.made())
+            until("it works", progress.made, within=60)
             os.kill(busy.pid, signal.SIGSTOP)
-            until("it stands still", lambda: not progress.made(), within=10)
+            until("it stands still", lambda: not progress.made(), within=60)
             self.assertFalse(progress.made())
         finally:
             busy.kill()
