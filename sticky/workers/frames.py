@@ -164,6 +164,13 @@ class Link(Protocol):
             return
         except (KeyError, TypeError, ValueError) as error:
             raise BadMessage(f"{what} is not of the form that this version takes ({type(error).__name__})") from error
+        except Exception as error:
+            if number is None:
+                self.log.failure("what another process told could not be taken in")
+                raise BadMessage(f"{what}: {type(error).__name__}") from error
+            result = (
+                Failure()
+            )  # our own fault, with one question: others that are served over there are not to suffer from it
         if number is None:
             return
         if isinstance(result, Deferred):

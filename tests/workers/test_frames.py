@@ -57,6 +57,29 @@ class LinkTests(SynchronousTestCase):
         self.failureResultOf(answer, errors.Unavailable)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
+    def test_a_question_that_fails_at_once_is_that_ones_fault_alone(self) -> None:
+        def fails(message: Any) -> Any:
+            raise ZeroDivisionError("inside")
+
+        self.wire.near.serves = {"break": fails, "echo": lambda message: {"said": message["said"]}}
+        broken, other = self.wire.far.ask("break"), self.wire.far.ask("echo", said="there")
+        self.wire.run()
+        self.failureResultOf(broken, errors.Unavailable)
+        self.assertEqual(self.successResultOf(other)["said"], "there")
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_a_tale_that_cannot_be_taken_in_closes_the_link(self) -> None:
+        """Nobody can be told, and what the two think of each other differs from then on."""
+
+        def fails(message: Any) -> Any:
+            raise ZeroDivisionError("inside")
+
+        self.wire.near.serves = {"break": fails}
+        self.wire.far.tell("break")
+        self.wire.run()
+        self.assertIs(self.wire.near.state, LinkState.CLOSED)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
     def test_a_question_that_a_version_has_not_got_is_refused_and_a_tale_passed_over(self) -> None:
         self.wire.far.tell("gossip")
         answer = self.wire.far.ask("gossip")
