@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import TestCase
 
+from sticky.core import memory as memories
 from sticky.core.container import ContainerState
 from sticky.core.effects import EndSession
 from sticky.core.memory import Memory, RememberedContainer, RememberedSession
@@ -75,6 +76,11 @@ class MemoryTests(TestCase):
         memory.add(SessionCreated(D, HOME, ANN, 30.0, 410.0))
         self.assertEqual(memory.ended, {})
         self.assertEqual(set(memory.sessions), {B, C, D})
+
+    def test_beyond_their_number_the_oldest_tombstones_go(self) -> None:
+        self.patch(memories, "CAPACITY", 2)
+        ends = [EndSession(session, HOME, EndReason.TERMINATED, None, 410.0) for session in (A, B, C)]
+        self.assertEqual(list(Memory.of(ends).ended), [B, C])
 
     def test_keys_are_not_shown(self) -> None:
         memory = Memory.of(STORY[:6])
