@@ -164,6 +164,8 @@ class Link(Protocol):
             return
         except (KeyError, TypeError, ValueError) as error:
             raise BadMessage(f"{what} is not of the form that this version takes ({type(error).__name__})") from error
+        except BadMessage:
+            raise
         except Exception as error:
             if number is None:
                 self.log.failure("what another process told could not be taken in")
