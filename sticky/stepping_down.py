@@ -23,7 +23,7 @@ from sticky.daemon import Daemon, Servers
 from sticky.edge.context import EdgeContext
 from sticky.edge.websocket import WebSocketRelays
 from sticky.isticky import IContainerBackend, ILease, ILeaseHolder, IRouting, Visit
-from sticky.journal.service import JournalService, NoJournalService
+from sticky.journal.service import NOT_WHOLE, JournalService, NoJournalService
 from sticky.listeners import Listeners
 from sticky.turn_leases import TurnLease
 from sticky.workers.far import FarDaemon
@@ -146,6 +146,8 @@ class SteppingDown:
         """See `restarting.Old`."""
         if isinstance(self._journal, NoJournalService):
             raise errors.BadRequest("An ephemeral daemon takes its containers along: there is nothing to hand over.")
+        if not self._journal.works:
+            raise errors.StorageFailed(NOT_WHOLE, retry_after=1.0)
         return self._journal.lock
 
     def listening(self) -> Mapping[str, Sequence[socket.socket]]:

@@ -114,11 +114,30 @@ class VisitorTests(SynchronousTestCase):
 class Journal(JournalService):
     """One that has nothing to let go of."""
 
+    works = True
+
     def __init__(self) -> None:
         """Neither a file nor a lock."""
 
+    @property
+    def lock(self) -> int:
+        """See `JournalService`."""
+        return 7
+
     def let_go(self) -> None:
         """See `JournalService`."""
+
+
+class HandingOverTests(SynchronousTestCase):
+    def test_a_journal_that_cannot_be_written_is_not_handed_over(self) -> None:
+        """The next daemon would find sessions alive that have ended since."""
+        journal = Journal()
+        old = SteppingDown.__new__(SteppingDown)
+        old._journal = journal
+        self.assertEqual(old.lock(), 7)
+        journal.works = False
+        refused = self.assertRaises(errors.StorageFailed, old.lock)
+        self.assertIn("journal cannot be written", str(refused))
 
 
 class LeavingTests(SynchronousTestCase):

@@ -25,6 +25,7 @@ from sticky.startup import CANNOT_START, give_up
 
 LOOK_EVERY = 1.0  #: seconds between two looks whether the state directory is where it was
 OPEN_EVERY = 1.0  #: seconds between two attempts to open it again
+NOT_WHOLE = "The journal cannot be written just now: another daemon would not know what has happened since it could."
 
 
 @attrs.frozen
@@ -76,12 +77,17 @@ class JournalService:
         self._lock.take_over()
 
     async def rest(self) -> None:
-        """Write what is pending and close the file, but keep the state directory. What is written from now on is nowhere."""
+        """Write what is pending and close the file, but keep the state directory. What is written from now on is nowhere.
+
+        Raises `errors.StorageFailed` if that cannot be written: whoever took over would not know of it.
+        """
         self._rests = True
         await self._opened.close()
         if self._pool is not None:
             self._pool.stop()
             self._pool = None
+        if not self._opened.whole:
+            raise errors.StorageFailed(NOT_WHOLE, retry_after=OPEN_EVERY)
 
     def wake(self) -> None:
         """Nobody has taken over: write anew what lives now, whatever is in the file. Until that can be done it does not work."""

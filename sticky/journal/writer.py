@@ -88,6 +88,7 @@ class JournalWriter:
         self._call: IDelayedCall | None = None
         self._logged_at = -LOG_EVERY
         self._writing_since = 0.0
+        self.whole = True  #: whether everything that was taken is in the file, but for what is pending
         self._anew = False  # what is under way is not worth anything: all that lives is to be written after it
 
     @property
@@ -180,6 +181,7 @@ class JournalWriter:
             self.log.failure("the journal failed in a way that the disk does not explain", failure)
         self._complain(failure.getErrorMessage())
         self._state = _State.BROKEN
+        self.whole = False
         self._anew = False
         waiting += self._waiting
         self._pending, self._waiting = [], []
@@ -204,6 +206,7 @@ class JournalWriter:
         mending.addCallbacks(self._written, self._failed, callbackArgs=(waiting,), errbackArgs=(waiting,))
 
     def _mended(self, wrong: str | None, was_broken: bool) -> None:
+        self.whole = True
         if wrong is not None:
             self.log.error(
                 "the journal was damaged while it was open, and is written anew, whole: {wrong}", wrong=wrong

@@ -1,0 +1,105 @@
+"""The journal as part of a daemon that another one is to replace: what cannot be written must not be handed over."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from sticky import errors
+from sticky.core.memory import Memory
+from sticky.core.records import DeploymentMade
+from sticky.core.values import DeploymentId, ServerName
+from sticky.journal import service as room
+from sticky.journal.service import OPEN_EVERY, JournalService
+from sticky.journal.store import open_store
+
+ONE = ServerName("one")
+
+
+class RestTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp())
+        self.folder.mkdir()
+        self.clock = Clock()
+        self.lives = Memory(DeploymentId("dp-1"))
+        self.journal = JournalService(self.folder, self.clock, lambda: ({ONE: self.lives}, {}))
+
+        def run(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+            return maybeDeferred(function, *arguments)
+
+        self.patch(self.journal, "_in_thread", run)
+        self.journal.claim()
+        self.journal.open()
+        self.addCleanup(lambda: self.successResultOf(Deferred.fromCoroutine(self.journal.close())))
+
+    def found(self) -> dict[ServerName, Memory]:
+        """By whoever takes over."""
+        store, lost = open_store(self.folder / "journal.db", "another boot")
+        self.assertIsNone(lost)
+        store.close()
+        return store.memories
+
+    def rest(self) -> Deferred[None]:
+        return Deferred.fromCoroutine(self.journal.rest())
+
+    def read_only(self, on: int) -> None:
+        store: Any = self.journal._opened._store
+        store._db.execute(f"PRAGMA query_only = {on}")
+
+    def test_what_is_pending_is_written_before_another_one_takes_over(self) -> None:
+        self.journal.write((ONE, DeploymentMade(DeploymentId("dp-1"))))
+        self.successResultOf(self.rest())
+        self.assertEqual(self.found(), {ONE: self.lives})
+        self.assertFalse(self.journal.works)
+        self.failureResultOf(self.journal.settled(), errors.StorageFailed)
+
+    def test_what_cannot_be_written_keeps_this_one_in_charge_which_writes_it_when_it_can(self) -> None:
+        self.read_only(1)
+        self.journal.write((ONE, DeploymentMade(DeploymentId("dp-1"))))
+        self.failureResultOf(self.rest(), errors.StorageFailed)
+        self.assertEqual(self.found(), {})
+        self.journal.wake()
+        self.assertTrue(self.journal.works)
+        self.assertEqual(self.found(), {ONE: self.lives})
+
+    def test_what_could_not_be_written_a_moment_ago_counts_until_it_is(self) -> None:
+        self.read_only(1)
+        self.journal.write((ONE, DeploymentMade(DeploymentId("dp-1"))))
+        self.clock.advance(0)
+        self.assertFalse(self.journal.works)
+        self.read_only(0)
+        self.clock.advance(1)
+        self.assertTrue(self.journal.works)
+        self.successResultOf(self.rest())
+        self.assertEqual(self.found(), {ONE: self.lives})
+
+    def test_one_that_wakes_before_the_file_can_be_opened_tries_again(self) -> None:
+        self.successResultOf(self.rest())
+        tries: list[int] = []
+
+        def fails(*_: object, **__: object) -> None:
+            tries.append(1)
+            raise sqlite3.OperationalError("unable to open database file")
+
+        broken = self.patch(room, "open_store", fails)
+        self.patch(self.journal, "log", Quiet())
+        self.journal.wake()
+        self.clock.advance(OPEN_EVERY)
+        self.assertEqual((len(tries), self.journal.works), (2, False))
+        broken.restore()
+        self.clock.advance(OPEN_EVERY)
+        self.assertTrue(self.journal.works)
+        self.assertEqual(self.found(), {ONE: self.lives})
+
+
+class Quiet:
+    """A log that nobody reads."""
+
+    def error(self, text: str, **more: object) -> None:
+        """See Logger."""
