@@ -116,6 +116,7 @@ class Proxy:
         self.seconds: Callable[[], float] = clock.seconds
         self.held: dict[SessionId, Held] = {}
         self.believed = True  #: False from its end on, or from being cut off
+        self._doubted = False  # it seemed silent when this was looked at last
         self._routing = routing
         self._clock = clock
         self._gone = gone
@@ -258,18 +259,26 @@ class Proxy:
         if not self._pushed and self._watch is not None:
             self._watch.cancel()
             self._watch = None
+            self._doubted = False
 
     def _look(self) -> None:
         self._watch = None
         if not self._pushed:
+            self._doubted = False
             return
         now, oldest = self.seconds(), next(iter(self._pushed)).at
         waits = now - max(oldest, self.link.heard_at)
         starved = self._works() and waits < messages.STARVED
-        if (waits >= messages.SILENCE and not starved) or now - oldest >= messages.STALLED:
+        silent = (waits >= messages.SILENCE and not starved) or now - oldest >= messages.STALLED
+        if silent and not self._doubted:
+            # It may have been us who got no processor: what it has said by now is read before this is looked at again.
+            self._doubted = True
+            self._watch = self._clock.callLater(0, self._look)
+        elif silent:
             self.log.error("proxy {proxy} is silent and is cut off", proxy=self.name)
             self.cut_off()
         else:
+            self._doubted = False
             self._watch = self._clock.callLater(max(AT_LEAST, messages.SILENCE - waits), self._look)
 
     # --- while another daemon takes over

@@ -78,6 +78,7 @@ class Proxies:
         self._port: IListeningPort | None = None
         self._watch: IDelayedCall | None = None
         self._links: set[Link] = set()
+        self._doubted = False  # somebody seemed silent when this was looked at last
         self._expected = 0  # proxies of an earlier daemon that are on their way
         self._patience: IDelayedCall | None = None
         self._incomplete: list[Deferred[None]] = []
@@ -267,12 +268,18 @@ class Proxies:
 
     def _look(self) -> None:
         """Cut off whoever has not reported for too long: it is stopped, or in an endless loop."""
-        self._watch = self._reactor.callLater(messages.REPORT, self._look)
         now = self._reactor.seconds()
-        for member in list(self.members):
-            if now - member.heard_at >= messages.STALLED:
-                self.log.error("proxy {proxy} has not reported and is cut off", proxy=member.name)
-                member.proxy.cut_off()
+        silent = [member for member in self.members if now - member.heard_at >= messages.STALLED]
+        if silent and not self._doubted:
+            # It may have been us who got no processor: what they have said by now is read before this is looked at again.
+            self._doubted = True
+            self._watch = self._reactor.callLater(0, self._look)
+            return
+        self._doubted = False
+        self._watch = self._reactor.callLater(messages.REPORT, self._look)
+        for member in silent:
+            self.log.error("proxy {proxy} has not reported and is cut off", proxy=member.name)
+            member.proxy.cut_off()
 
 
 class Progress:

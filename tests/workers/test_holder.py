@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
@@ -19,9 +21,20 @@ from tests.fakes.routing import SESSION
 from tests.integration.running_daemon import until
 
 
+class Turning(Clock):
+    """Reads between two of its turns, as a reactor does."""
+
+    read: Callable[[], object] = staticmethod(lambda: None)
+
+    def callLater(self, delay: float, callable: Callable[..., object], *args: object, **kw: object) -> Any:
+        if not delay:
+            super().callLater(0, lambda: self.read())
+        return super().callLater(delay, callable, *args, **kw)
+
+
 class SilenceTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.clock = Clock()
+        self.clock = Turning()
         self.wire = Wire(self.clock)
         self.works = False
         self.gone: list[Proxy] = []
@@ -48,6 +61,17 @@ class SilenceTests(SynchronousTestCase):
         for _ in range(4):
             self.clock.advance(0.1)
         self.assertTrue(self.closed())
+
+    def test_one_whose_answer_has_come_while_this_process_stood_still_is_left_in_peace(self) -> None:
+        """A reactor calls what is due before it reads: after a standstill the answer is there, and has not been read."""
+        for seconds in (messages.SILENCE, messages.STARVED, messages.STALLED + 1):
+            self.wire.far.serves = {messages.END: lambda message: None}
+            self.proxy.ended(SESSION, EndReason.TERMINATED, None)
+            settled = self.proxy.settled()
+            self.clock.read = self.wire.run
+            self.clock.advance(seconds)
+            self.successResultOf(settled)
+            self.assertFalse(self.closed())
 
     def test_one_that_refuses_what_it_is_told_is_cut_off(self) -> None:
         settled = self.proxy.push(messages.CONFIGURE, config={})

@@ -68,6 +68,31 @@ class HelloTests(ProxiesCase):
         self.assertEqual(self.successResultOf(hello)["version"], messages.VERSION)
 
 
+class SilenceTests(ProxiesCase):
+    def report(self, wire: Wire) -> None:
+        wire.far.tell(messages.REPORTED, counts=[])
+
+    def test_one_that_does_not_report_is_cut_off_and_others_are_not(self) -> None:
+        silent, other = (self.enter(f"worker-{number}") for number in (1, 2))
+        self.report(other)
+        self.clock.advance(messages.STALLED - 1)
+        other.run()
+        self.proxies._look()
+        self.assertEqual(len(self.proxies.members), 2)
+        self.clock.advance(1)
+        silent.run()
+        self.assertEqual([member.name for member in self.proxies.members], ["worker-2"])
+
+    def test_one_whose_report_has_come_while_this_process_stood_still_is_left_in_peace(self) -> None:
+        wire = self.enter("worker-1")
+        self.report(wire)
+        self.clock.rightNow += messages.STALLED + 1
+        self.proxies._look()
+        wire.run()  # as a reactor reads before it calls what is due next
+        self.clock.advance(0)
+        self.assertEqual([member.name for member in self.proxies.members], ["worker-1"])
+
+
 class ConfigureTests(ProxiesCase):
     def test_it_fires_when_the_last_one_has_acknowledged(self) -> None:
         wires = [self.enter(f"worker-{number}") for number in (1, 2)]
