@@ -109,12 +109,12 @@ class RollingTests(DeployCase):
         self.serve(ONE)
         old = self.token()
         home = self.where(old)
-        self.sticky("rollout", "undo", status=Status.USAGE)
+        self.sticky("rollout", "undo", status=Status.FAILED)
         self.write(CHANGED)
         self.deployed()
         new = self.token()
         newer_home = self.where(new)
-        self.assertIn("one is rolled over (env); 1 sessions on old containers", self.sticky("rollout", "undo"))
+        self.assertIn("one is rolled over (env); 1 session on newer containers", self.sticky("rollout", "undo"))
         self.assertEqual(self.where(self.token()), home)
         self.assertEqual(self.where(new), newer_home)
         self.sticky("rollout", "undo")
@@ -144,10 +144,15 @@ class RollingTests(DeployCase):
 
 class LiveTests(DeployCase):
     def test_limits_count_at_once_for_containers_that_run(self) -> None:
-        self.serve(server("one", ECHO, max_concurrency=1, max_containers=1, queue_timeout=1))
+        # The one container is there before anybody asks: a start waits for a second only.
+        one = {"min_containers": 1, "max_containers": 1, "queue_timeout": 1}
+        self.serve(server("one", ECHO, max_concurrency=1, **one))
+        until(
+            "it is ready", lambda: [box["state"] for box in self.asked("containers", "list")["containers"]] == ["ready"]
+        )
         socket, home = self.opened(self.token())
         self.assertEqual(self.start().status_code, 503)
-        self.write(server("one", ECHO, max_concurrency=2, max_containers=1, queue_timeout=1))
+        self.write(server("one", ECHO, max_concurrency=2, **one))
         self.assertIn("one has other settings, its containers stay (max_concurrency)", self.sticky("deploy"))
         self.assertEqual(self.where(self.token()), home)
         self.assertEqual(self.start().status_code, 503)

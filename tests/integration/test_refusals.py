@@ -231,7 +231,7 @@ class EverydayTests(Scenes):
         return self.by_admin(lambda: self.admin.call("POST", "/v1/deploy", body=body), 400, "bad_configuration")
 
     def meet_needs_restart(self) -> Met:
-        changed = (self.folder / "sticky.toml").read_text().replace("[daemon]", "[daemon]\nworkers = 1", 1)
+        changed = (self.folder / "sticky.toml").read_text().replace("[daemon]", "[daemon]\nworkers = 2", 1)
         (self.folder / "other.toml").write_text(changed)
         body = {"file": "other.toml", "cwd": str(self.folder)}
         return self.by_admin(lambda: self.admin.call("POST", "/v1/deploy", body=body), 400, "needs_restart")
