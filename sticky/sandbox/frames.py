@@ -45,11 +45,12 @@ def frame(kind: Kind, payload: bytes | bytearray | memoryview) -> bytes:
     return _HEAD.pack(kind.value, len(payload)) + payload
 
 
-def pieces(kind: Kind, payload: bytes | memoryview) -> Iterator[bytes]:
-    """As many frames as the payload takes; none for nothing."""
+def pieces(kind: Kind, payload: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
+    """As many frames as the payload takes, none for nothing: of each the head, and its part of the payload, which is not copied."""
     view = memoryview(payload)
     for start in range(0, len(view), LONGEST):
-        yield frame(kind, view[start : start + LONGEST])
+        part = view[start : start + LONGEST]
+        yield _HEAD.pack(kind.value, len(part)), part
 
 
 def document(kind: Kind, value: Mapping[str, Any]) -> bytes:
@@ -68,8 +69,8 @@ def read_document(payload: bytes) -> dict[str, Any]:
     return value
 
 
-def read_frame(read: Callable[[int], bytes]) -> tuple[Kind, bytes] | None:
-    """The next frame; None where the stream ends before it. `read(n)` gives n bytes, fewer only at the end. Raises `TornFrame`."""
+def read_head(read: Callable[[int], bytes]) -> tuple[Kind, int] | None:
+    """The next frame's kind and length; None where the stream ends before it. `read`: see `read_frame`. Raises `TornFrame`."""
     head = read(_HEAD.size)
     if not head:
         return None
@@ -79,6 +80,15 @@ def read_frame(read: Callable[[int], bytes]) -> tuple[Kind, bytes] | None:
     kind = _KINDS.get(byte)
     if kind is None or length > LONGEST:
         raise TornFrame("no frame begins like this")
+    return kind, length
+
+
+def read_frame(read: Callable[[int], bytes]) -> tuple[Kind, bytes] | None:
+    """The next frame; None where the stream ends before it. `read(n)` gives n bytes, fewer only at the end. Raises `TornFrame`."""
+    head = read_head(read)
+    if head is None:
+        return None
+    kind, length = head
     payload = read(length)
     if len(payload) < length:
         raise TornFrame("the stream ends inside a frame")
@@ -96,12 +106,17 @@ class Assembly:
     def __attrs_post_init__(self) -> None:
         self.data = bytearray(self.size)
 
-    def add(self, piece: bytes) -> None:
-        """One more piece. Raises `TornFrame` where that is more than was announced."""
-        end = self.filled + len(piece)
+    def take(self, length: int, read_into: Callable[[memoryview], int]) -> None:
+        """One more piece, as it comes: `read_into` fills a view, and says by how many bytes, fewer only where the stream ends.
+
+        Raises `TornFrame` where that is more than was announced, or less than its frame has.
+        """
+        end = self.filled + length
         if end > self.size:
             raise TornFrame("more came than was announced")
-        self.data[self.filled : end] = piece
+        with memoryview(self.data) as whole, whole[self.filled : end] as view:
+            if read_into(view) < length:
+                raise TornFrame("the stream ends inside a frame")
         self.filled = end
 
     @property

@@ -39,17 +39,21 @@ LONGEST_TEXT = 100_000  #: characters of an error's message and traceback
 _OURS_IS_GONE = (errno.EBADF, errno.ENOTSOCK)  # of a descriptor that a function has closed
 
 
+#: Whole, or its head and its payload.
+Frame = tuple[bytes] | tuple[bytes, memoryview]
+
+
 class Interrupted(KeyboardInterrupt):
     """The call is cut: its client left, or its time is over."""
 
 
 @attrs.define(eq=False)
 class Call:
-    """One call. `send` takes a frame and raises OSError where nobody takes it any more."""
+    """One call. `send` takes a frame, or its head and its payload, and raises OSError where nobody takes it any more."""
 
     function: bytearray = attrs.field(repr=False)
     arguments: bytearray = attrs.field(repr=False)
-    send: Callable[[bytes], None]
+    send: Callable[..., None]
     done: Callable[[], None]
     request: str | None = None  #: its id
     timeout: float | None = None  #: seconds
@@ -60,11 +64,11 @@ class Call:
     cut: str | None = None  #: why it is to be interrupted
     gone: bool = False  #: nobody listens
 
-    def tell(self, data: bytes) -> None:
-        """A frame to the client, if there is one."""
+    def tell(self, *data: bytes | memoryview) -> None:
+        """A frame to the client, if there is one: whole, or its head and its payload."""
         if not self.gone:
             try:
-                self.send(data)
+                self.send(*data)
             except OSError as error:
                 if error.errno in _OURS_IS_GONE:
                     os._exit(DEAF)  # the client would wait for ever: its connection is open, and nobody can write to it
@@ -83,7 +87,7 @@ class Interpreter:
         self._lock = threading.Lock()
         self._main = threading.get_ident()
         self._watchdog = Watchdog(log)
-        self._answers: OrderedDict[str, list[bytes] | None] = OrderedDict()
+        self._answers: OrderedDict[str, list[Frame] | None] = OrderedDict()
         self._printed = {Kind.STDOUT: Printed(log), Kind.STDERR: Printed(log)}
 
     def run_for_ever(self) -> NoReturn:
@@ -155,19 +159,24 @@ class Interpreter:
             watch.cancel()
             self._watchdog.disarm()
         for data in answer:
-            call.tell(data)
+            call.tell(*data)
         if call.cut == "timeout":
             os._exit(TIMED_OUT)
-        if call.request is not None and call.cut is None and sum(map(len, answer)) <= REMEMBERED_BYTES:
+        if (
+            call.request is not None
+            and call.cut is None
+            and sum(len(part) for data in answer for part in data) <= REMEMBERED_BYTES
+        ):
             self._answers[call.request] = answer
 
-    def _repeat(self, call: Call, answer: list[bytes] | None) -> None:
+    def _repeat(self, call: Call, answer: list[Frame] | None) -> None:
         if answer is None:
-            answer = [_error("outcome_unknown", "This request was made before; what came of it is not known any more.")]
+            text = "This request was made before; what came of it is not known any more."
+            answer = [(_error("outcome_unknown", text),)]
         for data in answer:
-            call.tell(data)
+            call.tell(*data)
 
-    def _answer(self, call: Call) -> list[bytes]:
+    def _answer(self, call: Call) -> list[Frame]:
         """The frames that end the call."""
         try:
             try:
@@ -177,18 +186,16 @@ class Interpreter:
                 with self._lock:
                     self._running = None
                 limit_memory(None)
-                return [self._describe(call, error)]
+                return [(self._describe(call, error),)]
             finally:
                 limit_memory(None)
                 self._flush()
-            return [
-                *answer,
-                document(Kind.DONE, {"outcome": "value", "size": len(value), "as": "json" if call.plain else "pickle"}),
-            ]
+            said = {"outcome": "value", "size": len(value), "as": "json" if call.plain else "pickle"}
+            return [*answer, (document(Kind.DONE, said),)]
         except Interrupted as error:
-            return [self._describe(call, error)]
+            return [(self._describe(call, error),)]
 
-    def _run(self, call: Call) -> tuple[bytes, list[bytes]]:
+    def _run(self, call: Call) -> tuple[bytes, list[Frame]]:
         if call.cold and self._snapshot:
             raise Refused("invalid_request", "This sandbox came from a snapshot, and the call must not run in one.")
         check_packages(call.packages)

@@ -26,6 +26,7 @@ from sticky.sandbox.frames import (
     frame,
     read_document,
     read_frame,
+    read_head,
 )
 from sticky.sandbox.interpreter import Call, Interpreter
 
@@ -78,12 +79,24 @@ class _Connection:
         except (OSError, ValueError, TornFrame):
             pass
         finally:
-            if self._call is not None:
-                self._interpreter.interrupt(self._call, "cancelled")
+            self._leave()
+
+    def _leave(self) -> None:
+        """Nobody listens any more: what the call has yet to say must meet that, and no socket that is closed."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)  # whoever is about to send there is let go
+        except OSError:
+            pass
+        with self._lock:
+            call = self._call
+            if call is not None:
+                call.gone = True
             try:
                 self._socket.close()
             except OSError:
                 pass
+        if call is not None:
+            self._interpreter.interrupt(call, "cancelled")
 
     def _one(self) -> bool:
         line = self._line()
@@ -130,12 +143,12 @@ class _Connection:
             Kind.ARGUMENTS: Assembly(announced(sizes.get("arguments"))),
         }
         while not all(part.complete for part in parts.values()):
-            found = read_frame(body.read)
-            if found is None:
+            head = read_head(body.read)
+            if head is None:
                 raise TornFrame("the call is not whole")
-            if found[0] not in parts:
+            if head[0] not in parts:
                 raise TornFrame("a frame that no call has")
-            parts[found[0]].add(found[1])
+            parts[head[0]].take(head[1], body.read_into)
         if body.read(1):
             raise TornFrame("more came than was announced")
         timeout, request = said.get("timeout"), said.get("request")
@@ -156,7 +169,7 @@ class _Connection:
         over = threading.Event()
         begun: list[bytes] = [_HEAD]
 
-        def send(data: bytes) -> None:
+        def send(data: bytes, more: memoryview | None = None) -> None:
             with self._lock:
                 if over.is_set():
                     return
@@ -164,14 +177,15 @@ class _Connection:
                     over.set()
                     self._socket.sendall(b"".join(begun) + _chunk(data) + b"0\r\n\r\n")
                     self._call = None
+                elif more is not None:
+                    self._socket.sendall(b"%b%x\r\n%b" % (b"".join(begun), len(data) + len(more), data))
+                    self._socket.sendall(more)
+                    self._socket.sendall(b"\r\n")
+                    begun.clear()
                 elif begun:
                     self._socket.sendall(begun.pop() + _chunk(data))
-                elif len(data) < 4096:
-                    self._socket.sendall(_chunk(data))
                 else:
-                    self._socket.sendall(b"%x\r\n" % len(data))
-                    self._socket.sendall(data)
-                    self._socket.sendall(b"\r\n")
+                    self._socket.sendall(_chunk(data))
 
         call = Call(
             function,
@@ -252,27 +266,28 @@ class _Body:
 
     def read(self, count: int) -> bytes:
         """So many bytes; fewer only where the body ends. Raises `TornFrame` where the connection does."""
-        if not self._chunked:
-            wanted = min(count, self._left)
-            data: bytes = self._reader.read(wanted)
-            if len(data) < wanted:
-                raise TornFrame("the connection ended inside a call")
-            self._left -= wanted
-            return data
-        collected = b""
-        while len(collected) < count and not self._over:
+        data = bytearray(count)
+        with memoryview(data) as view:
+            count = self.read_into(view)
+        return bytes(data[:count])
+
+    def read_into(self, view: memoryview) -> int:
+        """Fill it; how many bytes, fewer only where the body ends. Raises `TornFrame` where the connection does."""
+        filled = 0
+        while filled < len(view) and not self._over:
             if not self._left:
                 self._next_chunk()
                 continue
-            wanted = min(count - len(collected), self._left)
-            piece = self._reader.read(wanted)
-            if len(piece) < wanted:
+            wanted = min(len(view) - filled, self._left)
+            if self._reader.readinto(view[filled : filled + wanted]) < wanted:
                 raise TornFrame("the connection ended inside a call")
-            collected += piece
+            filled += wanted
             self._left -= wanted
-            if not self._left:
+            if not self._left and self._chunked:
                 self._reader.readline(_LONGEST_LINE)
-        return collected
+            elif not self._left:
+                self._over = True
+        return filled
 
     def skip(self) -> None:
         """Read it to its end."""

@@ -19,6 +19,7 @@ from sticky.sandbox.frames import (
     pieces,
     read_document,
     read_frame,
+    read_head,
 )
 
 
@@ -50,16 +51,21 @@ class FrameTests(SynchronousTestCase):
         blob = bytes(range(256)) * (9 << 10)
         parts = list(pieces(Kind.VALUE, blob))
         self.assertEqual(
-            [len(part) - 5 for part in parts], [frames.LONGEST, frames.LONGEST, len(blob) - 2 * frames.LONGEST]
+            [len(part) for _, part in parts], [frames.LONGEST, frames.LONGEST, len(blob) - 2 * frames.LONGEST]
         )
         whole = Assembly(len(blob))
-        for part in parts:
-            found = read_frame(io.BytesIO(part).read)
-            assert found is not None
-            whole.add(found[1])
+        for parts_of_one in parts:
+            stream = io.BytesIO(b"".join(parts_of_one))
+            head = read_head(stream.read)
+            assert head is not None
+            whole.take(head[1], stream.readinto)
         self.assertTrue(whole.complete)
         self.assertEqual(whole.data, blob)
-        self.assertRaises(TornFrame, whole.add, b"x")
+        self.assertRaises(TornFrame, whole.take, 1, io.BytesIO(b"x").readinto)
+
+    def test_a_piece_that_breaks_off_is_torn(self) -> None:
+        whole = Assembly(10)
+        self.assertRaises(TornFrame, whole.take, 10, io.BytesIO(b"nine byte").readinto)
 
     def test_json_that_is_none_is_torn(self) -> None:
         self.assertEqual(read_document(document(Kind.CALL, {"a": 1})[5:]), {"a": 1})

@@ -17,14 +17,14 @@ import attrs
 from sticky.sandbox.frames import (
     CONTENT_TYPE,
     LARGEST,
-    Assembly,
+    LONGEST,
     Kind,
     TornFrame,
     announced,
     document,
     pieces,
     read_document,
-    read_frame,
+    read_head,
 )
 from sticky.sdk.daemon import Place
 from sticky.sdk.exception import ConnectionError, ExecutionError, InvalidError
@@ -125,11 +125,12 @@ class CallConnection:
         for name, value in {**headers, "content-type": CONTENT_TYPE, "content-length": str(length)}.items():
             connection.putheader(name, value)
         if length < 1 << 16:
-            connection.endheaders(first + b"".join(_body(prepared)))
+            connection.endheaders(first + b"".join(part for piece in _body(prepared) for part in piece))
         else:
             connection.endheaders(first)
-            for piece in _body(prepared):
-                connection.send(piece)
+            for head, part in _body(prepared):
+                connection.send(head)
+                connection.send(part)
         return connection.getresponse()
 
     def _opened(self) -> http.client.HTTPConnection:
@@ -163,35 +164,55 @@ def _stale(sock: socket.socket) -> bool:
         return True
 
 
+_NOTHING = bytes(LONGEST)
+
+
 def _framed(data: bytes) -> int:
     return len(data) + 5 * -(-len(data) // (1 << 20))
 
 
-def _body(prepared: Prepared) -> Iterator[bytes]:
+def _body(prepared: Prepared) -> Iterator[tuple[bytes, memoryview]]:
     yield from pieces(Kind.FUNCTION, prepared.function)
     yield from pieces(Kind.ARGUMENTS, prepared.arguments)
 
 
 def _heard(response: http.client.HTTPResponse, print_to: Callable[[Kind, bytes], None]) -> Outcome:
-    value: list[bytes] = []
+    value = bytearray()
     while True:
-        found = read_frame(response.read)
-        if found is None:
+        head = read_head(response.read)
+        if head is None:
             raise TornFrame("the answer ends before the call does")
-        kind, payload = found
+        kind, length = head
+        if kind is Kind.VALUE:
+            _append(value, length, response)
+            continue
+        payload = response.read(length)
+        if len(payload) < length:
+            raise TornFrame("the stream ends inside a frame")
         if kind in (Kind.STDOUT, Kind.STDERR):
             print_to(kind, payload)
-        elif kind is Kind.VALUE:
-            value.append(payload)
         elif kind is Kind.DONE:
             said = read_document(payload)
-            whole = Assembly(announced(said.get("size")))
-            for piece in value:
-                whole.add(piece)
-            if not whole.complete:
-                raise TornFrame("the value is shorter than was announced")
+            if announced(said.get("size")) != len(value):
+                raise TornFrame("the value has another size than was announced")
             response.read()
-            return Outcome(said, whole.data)
+            return Outcome(said, value)
+
+
+def _append(value: bytearray, length: int, response: http.client.HTTPResponse) -> None:
+    """One more piece, read to where it is to be: no second copy of what may be 256 MiB."""
+    begin = len(value)
+    if begin + length > LARGEST:
+        raise TornFrame(f"a value has {LARGEST} bytes at most")
+    with memoryview(_NOTHING) as nothing:
+        value += nothing[:length]
+    with memoryview(value) as whole:
+        while begin < len(value):
+            with whole[begin:] as rest:
+                count = response.readinto(rest)
+            if not count:
+                raise TornFrame("the stream ends inside a frame")
+            begin += count
 
 
 def _reason(error: Exception) -> str:
