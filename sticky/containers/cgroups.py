@@ -48,7 +48,7 @@ class Group:
         """What counts whom the kernel killed for want of memory; None without a limit."""
         for folder in self.folders:
             for name, limit in (("memory.oom_control", "memory.limit_in_bytes"), ("memory.events", "memory.max")):
-                if (folder / name).exists() and (folder / limit).exists():
+                if os.path.exists(f"{folder}/{name}") and os.path.exists(f"{folder}/{limit}"):
                     return folder / name
         return None
 

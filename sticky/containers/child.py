@@ -193,6 +193,11 @@ class Child:
             self._readiness.stop()
         self._knocker.close()
 
+    def look_around(self) -> None:
+        """Note whom the main process has started: once it has ended by itself, it leads to nobody any more."""
+        if self._state in (State.STARTING, State.READY) and self.pid is not None:
+            self._seen = set(started_by(self.pid)) or self._seen  # nobody: perhaps it has just ended
+
     def leave(self) -> None:
         """The daemon goes and the container may stay: look at nothing any more. Our own children are still reaped."""
         self.unwatch()

@@ -59,16 +59,24 @@ class Launcher:
             "url": spec.url,
         }
         env = self._environment(spec, port, who)
-        report = KEEP_REPORT if spec.reports_ready else ""
-        arguments = [sys.executable, "-I", "-S", _SCRIPT, str(self._parent), report, env.get("LC_CTYPE", DROPPED)]
-        confined = confinement.lines(spec, isolation, child.group, who)
-        arguments += [str(spec.directory), confined, *filled(spec.command, values)]
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
             output = logs.open_log(spec.log)
             try:
                 if spec.snapshot and self._forking.launch(child, candidates, env, socket_path, output, isolation):
                     return
+                report = KEEP_REPORT if spec.reports_ready else ""
+                arguments = [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    _SCRIPT,
+                    str(self._parent),
+                    report,
+                    env.get("LC_CTYPE", DROPPED),
+                ]
+                confined = confinement.lines(spec, isolation, child.group, who)
+                arguments += [str(spec.directory), confined, *filled(spec.command, values)]
                 reports = Reports(child)
                 child.expect(candidates, reports)
                 lean.start(self._reactor, reports, arguments, env, {0: nothing, 1: output, 2: output, REPORT_FD: "r"})

@@ -75,16 +75,20 @@ def bound(path: Path, limit: int = LIMIT) -> bool:
 
 def prune(folder: Path, server: ServerName, live: Collection[Path], kept: int = KEPT) -> None:
     """Remove the oldest logs of the Server's ended containers, all but `kept`. Other files are left alone."""
-    ended: list[tuple[float, str]] = []
+    found: list[os.DirEntry[str]] = []
     wanted = quote(server, safe="")
+    running = {os.fspath(path) for path in live}
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 stem, dot, suffix = entry.name.rpartition(".")
                 owner, _, container = stem.rpartition(".")
                 ours = dot and suffix == "log" and owner == wanted and container.startswith("ct-")
-                if ours and Path(entry.path) not in live:
-                    ended.append((entry.stat().st_mtime, entry.path))
+                if ours and entry.path not in running:
+                    found.append(entry)
+        if len(found) <= kept:
+            return
+        ended = [(entry.stat().st_mtime, entry.path) for entry in found]
     except OSError:
         return
     ended.sort(reverse=True)

@@ -22,6 +22,8 @@ from sticky.containers.adopted import IWatchingReactor, Stranger
 from sticky.containers.cgroups import Cgroups
 from sticky.containers.child import Child
 from sticky.containers.clearance import Clearance, leave_runtime_folder
+from sticky.containers.families import EVERY as FAMILIES_EVERY
+from sticky.containers.families import Families
 from sticky.containers.forked import Forking
 from sticky.containers.isolation import INSIDE_PORT, Descendants, Isolation, scratch_root
 from sticky.containers.killing import kill_all
@@ -57,7 +59,8 @@ class ProcessBackend:
 
     `ports`: where containers listen. `environ`: of which a container inherits the little that semantics.md allows.
     `log_limit`: bytes a log may hold, looked at every `log_check` seconds. `logs_kept`: logs of
-    ended containers that stay, for each Server. `die_with_daemon`: the kernel kills a container when this process dies;
+    ended containers that stay, for each Server. `family_check`: seconds between two looks at whom a container has started, where
+    only that tells in the end. `die_with_daemon`: the kernel kills a container when this process dies;
     without it a later daemon can `adopt` it. `realm`: the mark of the state directory (`ownership.realm_of`), by which
     a later daemon tells its containers from another daemon's; without one there are no `orphans`. `memory_kills`: where the
     kernel counts whom it killed for want of memory. `cgroups`: where containers are kept together and limited; only with a realm
@@ -77,6 +80,7 @@ class ProcessBackend:
         log_limit: int = logs.LIMIT,
         log_check: float = log_watch.EVERY,
         logs_kept: int = logs.KEPT,
+        family_check: float = FAMILIES_EVERY,
         die_with_daemon: bool = True,
         realm: str = "",
         memory_kills: MemoryKills | None = None,
@@ -90,6 +94,7 @@ class ProcessBackend:
         )
         self._logs = LogWatch(reactor, log_limit, log_check)
         self._logs_kept = logs_kept
+        self._families = Families(reactor, family_check)
         self._realm = realm
         self._memory = MemoryEnds(reactor, MemoryKills() if memory_kills is None else memory_kills)
         self._cgroups = Cgroups(realm) if cgroups is None else cgroups
@@ -159,6 +164,7 @@ class ProcessBackend:
             self._ports.reserve(where.port)
         child.adopt(hold, where, address)
         self._watch_memory(child, where.pid)
+        self._watch_family(child)
         self._hear_of_its_end(child, hold)
         if address is not None:
             self.answered(child, address)
@@ -196,6 +202,7 @@ class ProcessBackend:
     def stop(self) -> Deferred[None]:
         """See `IContainerBackend.stop`. Containers that still run are not watched any more; what then: `die_with_daemon`."""
         self._logs.stop()
+        self._families.stop()
         self._forking.stop()
         for child in self._live.values():
             child.leave()
@@ -251,6 +258,7 @@ class ProcessBackend:
         self._launcher.launch(child, child.port, isolation)
         if child.pid is not None:
             self._watch_memory(child, child.pid)
+            self._watch_family(child)
 
     def _watch_memory(self, child: Child, pid: int) -> None:
         own = None if child.group is None else child.group.memory_counter
@@ -258,6 +266,10 @@ class ProcessBackend:
             self._memory.share(child.id, pid, child.group)
         else:
             self._memory.own(child.id, own, child.ran_out)
+
+    def _watch_family(self, child: Child) -> None:
+        if child.descendants is Descendants.BEST_EFFORT:
+            self._families.add(child)
 
     def _one_copy_problem(self, spec: ContainerSpec) -> str | None:
         """A copy of this very program is known to listen on the fixed port: a second one could never be ready."""
@@ -299,6 +311,7 @@ class ProcessBackend:
     def gone(self, child: Child) -> None:
         """Nothing of a child runs any more: forget it and what it held."""
         self._memory.forget(child.id)
+        self._families.remove(child)
         if child.group is not None:
             self._clearance.remove(child.group)
         self._live.pop(child.id, None)

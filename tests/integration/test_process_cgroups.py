@@ -14,7 +14,7 @@ from sticky.containers.census import Census, environ, look
 from sticky.containers.process import ProcessBackend
 from sticky.core.values import ContainerId
 from sticky.isticky import TCPAddress
-from tests.integration.children import LISTENS, PYTHON, alive
+from tests.integration.children import CRASHES, GO, LISTENS, PYTHON, alive
 from tests.integration.earlier_daemon import EarlierDaemon
 from tests.integration.isolation_case import IsolationCase, cgroup_folders, possible
 from tests.integration.process_case import ENVIRON, REACTOR
@@ -123,6 +123,17 @@ class DescendantTests(IsolationCase):
             getattr(container, ending)()
             await self.exit(container)
             self.assertFalse(alive(hidden), ending)
+
+    async def test_best_effort_finds_who_hides_although_its_container_ended_by_itself(self) -> None:
+        await self.backend.stop()
+        self.backend = self.make_backend(family_check=0.02)
+        container = self.confined(*PYTHON, HIDES + CRASHES, GO, options={"descendants": "best_effort"})
+        await self.ready(container)
+        hidden = pid_of("hidden", await self.output(container))
+        await self.until(lambda: hidden in {process.pid for process in container._seen})
+        self.go_on(container.spec)
+        await self.exit(container)
+        self.assertFalse(alive(hidden))
 
     async def test_best_effort_is_what_it_is_called(self) -> None:
         container = self.confined(*PYTHON, LISTENS, options={"descendants": "best_effort"})
