@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 
 from sticky.edge import frames
 from sticky.edge.handshake import RelayRules
+from sticky.edge.liveness import Liveness
 from tests.fakes.ws_transport import Relayed
 from tests.strategies_frames import Frame, encode
+
+
+class Turning(Clock):
+    """Reads between two of its turns, as a reactor does."""
+
+    read: Callable[[], object] = staticmethod(lambda: None)
+
+    def callLater(self, delay: float, callable: Callable[..., object], *args: object, **kw: object) -> Any:
+        if not delay:
+            super().callLater(0, lambda: self.read())
+        return super().callLater(delay, callable, *args, **kw)
+
+
+class StandstillTests(TestCase):
+    """A process that got no processor, or a machine that was suspended, for longer than a peer has to answer."""
+
+    def test_what_has_come_meanwhile_is_read_before_anybody_is_taken_for_dead(self) -> None:
+        clock = Turning()
+        dead: list[str] = []
+        deadlines = Liveness(clock, 0, 20.0).deadlines(20.0, dead.append)
+        for waiter in ("alive", "dead"):
+            deadlines.add(waiter)
+        clock.read = lambda: deadlines.discard("alive")
+        clock.advance(60)
+        self.assertEqual(dead, ["dead"])
+        clock.read = lambda: None
+        deadlines.add("again")
+        for _ in range(19):
+            clock.advance(1)
+        self.assertEqual(dead, ["dead"])
+        for _ in range(2):
+            clock.advance(1)
+        self.assertEqual(dead, ["dead", "again"])
+        self.assertEqual(clock.getDelayedCalls(), [])
 
 
 class PingTests(TestCase):
