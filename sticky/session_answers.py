@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from twisted.internet.defer import Deferred, DeferredList, fail
 from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
 
 from sticky import errors
 from sticky.core.fleet import Fleet
@@ -46,6 +47,8 @@ class SessionAnswers:
         acknowledged = self._leases.acknowledged(claims.session)
         try:
             self.fleet.terminate(self._clock.seconds(), claims.container, claims.session, grace)
+        except errors.UnknownSession as refusal:
+            return self._once_durable(refusal)
         finally:
             self._follow_up()
         return self._told(acknowledged())
@@ -58,9 +61,19 @@ class SessionAnswers:
         acknowledged = self._leases.acknowledged(SessionId("") if bound is None else bound.session)
         try:
             self.fleet.release(self._clock.seconds(), owner, name, grace)
+        except errors.UnknownName as refusal:
+            return self._once_durable(refusal)
         finally:
             self._follow_up()
         return self._told(acknowledged())
+
+    def _once_durable(self, refusal: errors.Refusal) -> Deferred[None]:
+        """There is nothing to end. If that is so by an end that a crash would undo, it is answered when that is durable, or not at all:
+        whoever tries again what was not kept would take the refusal for its success."""
+        settled = self._journal.settled()
+        if settled.called and not isinstance(settled.result, Failure):
+            raise refusal
+        return settled.addCallback(lambda _: Failure(refusal))
 
     def _told(self, told: list[Deferred[None]]) -> Deferred[None]:
         """Fires when it is durable, and everybody who holds the session knows."""

@@ -602,6 +602,20 @@ class DurabilityTests(ServiceCase):
         self.failureResultOf(answer, errors.StorageFailed)
         self.assertEqual(len(self.listed()), 1)
 
+    def test_what_has_ended_is_said_to_have_when_that_is_durable(self) -> None:
+        """Whoever tries a terminate again that was not kept must not be told that there is nothing to end: a crash brings it back."""
+        self.build()
+        claims = self.session()
+        self.journal.slow = True
+        first = self.service.terminate(claims, None)
+        self.journal.fail()
+        self.failureResultOf(first, errors.StorageFailed)
+        for end, error in ((self.journal.fail, errors.StorageFailed), (self.journal.commit, errors.UnknownSession)):
+            again = self.service.terminate(claims, None)
+            self.assertNoResult(again)
+            end()
+            self.failureResultOf(again, error)
+
     def test_nothing_new_is_promised_while_the_journal_does_not_work(self) -> None:
         self.build()
         claims = self.session()

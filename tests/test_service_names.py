@@ -36,6 +36,12 @@ class NamedServiceTests(ServiceCase):
         self.journal.commit()
         self.successResultOf(done)
         self.assertEqual(self.listed(), [])
+        for end, error in ((self.journal.fail, errors.StorageFailed), (self.journal.commit, errors.UnknownName)):
+            again = self.service.release("dev", "notebook", None)
+            self.assertNoResult(again)
+            end()
+            self.failureResultOf(again, error)
+        self.journal.slow = False
         self.assertRaises(errors.UnknownName, self.service.release, "dev", "notebook", None)
 
     def test_a_start_that_could_not_be_made_durable_leaves_the_name_free(self) -> None:
