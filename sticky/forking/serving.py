@@ -85,8 +85,8 @@ class Control:
 
     def _fork(self, begin: Begin, ours: Collection[int]) -> None:
         if self._lessons and self._last is not None:
-            # It was told who it is a moment ago. What was got ready for it is its own as well, so that this only grows.
-            self._hot = written(self._last) or self._hot
+            # It was told who it is a moment ago, and what was got ready for it is its own as well: less is of one that is ending.
+            self._hot = max(self._hot, written(self._last), key=_size)
             self._lessons -= 1
         theirs, waiting = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
@@ -167,3 +167,7 @@ class Control:
             socket.send_fds(self.socket, [json.dumps(said).encode()], descriptors)
         except OSError:
             os._exit(0)  # nobody listens any more
+
+
+def _size(ranges: Collection[Range]) -> int:
+    return sum(end - start for start, end in ranges)

@@ -1,0 +1,1 @@
+Arguments and values of hundreds of megabytes take 40 % less processor time and a third less memory.
