@@ -18,7 +18,7 @@ from sticky._version import __version__
 from sticky.config.settings import Settings
 from sticky.config.sources import Sources
 
-FILE = '[servers.echo]\ncommand = ["./echo", "{port}"]\n'
+FILE = '[servers.echo]\ncommand = ["sleep", "{port}"]\n'
 
 
 class OptionsCase(SynchronousTestCase):
@@ -147,8 +147,8 @@ class MakeServiceTests(OptionsCase):
 
     def test_containers_that_can_read_the_keys_are_warned_of(self) -> None:
         self.patch(os, "geteuid", lambda: 0)
-        hidden = '[servers.hidden]\ncommand = ["x"]\nhosts = ["h.localhost"]\nisolation = { read_only = true }\n'
-        other = '[servers.other]\ncommand = ["x"]\nhosts = ["o.localhost"]\nuser = "nobody"\n'
+        hidden = '[servers.hidden]\ncommand = ["true"]\nhosts = ["h.localhost"]\nisolation = { read_only = true }\n'
+        other = '[servers.other]\ncommand = ["true"]\nhosts = ["o.localhost"]\nuser = "nobody"\n'
         self.file.write_text(f'{FILE}hosts = ["e.localhost"]\n{hidden}{other}')
         (warning,) = self.warnings()
         self.assertTrue(warning.startswith("containers of echo run as root: "), warning)
