@@ -14,7 +14,7 @@ from sticky import errors
 from sticky.edge.frames import PING, PONG
 from sticky.edge.grammar import HeadLimits
 from sticky.edge.leg import Leg, LegOwner
-from sticky.edge.parsing import RequestHead, ResponseHead, find_response_end, parse_response
+from sticky.edge.parsing import MAX_INFORMATIONAL, RequestHead, ResponseHead, find_response_end, parse_response
 
 
 class ClientLeg(Leg, WebSocketServerProtocol):  # type: ignore[misc]  # Autobahn has no types
@@ -72,6 +72,7 @@ class ContainerLeg(Leg, WebSocketClientProtocol):  # type: ignore[misc]  # Autob
     __slots__ = ("head", "key")
 
     limits: ClassVar[HeadLimits] = HeadLimits()
+    _informational = 0  # 1xx answers so far; in the instance only until `opened`
 
     def __init__(self, relay: LegOwner, key: bytes, head: bytes, asked: RequestHead) -> None:
         """`head`: what to send; `asked`: what the client sent."""
@@ -96,6 +97,9 @@ class ContainerLeg(Leg, WebSocketClientProtocol):  # type: ignore[misc]  # Autob
                 head = parse_response(self.part[:end], b"GET", self.limits, upgrading=True)
                 if not head.informational:
                     break
+                self._informational += 1  # type: ignore[misc]
+                if self._informational > MAX_INFORMATIONAL:
+                    raise errors.BadGateway("The container sends informational answers without end.")
                 self.part, searched = self.part[end:], 0
             if head.status != 101:
                 self.relay.refused(self.part)

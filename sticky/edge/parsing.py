@@ -25,10 +25,11 @@ from sticky.edge.grammar import (
     members,
     split_fields,
 )
-from sticky.edge.responses import ResponseHead, find_response_end, parse_response
+from sticky.edge.responses import MAX_INFORMATIONAL, ResponseHead, find_response_end, parse_response
 from sticky.edge.unfinished import REQUEST, check_unfinished, request_fault
 
 __all__ = [
+    "MAX_INFORMATIONAL",
     "Framing",
     "HeadLimits",
     "RequestHead",

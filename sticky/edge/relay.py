@@ -16,12 +16,10 @@ from sticky.edge.asking import Asking
 from sticky.edge.delivery import Delivery, Form, Trailers, form_for
 from sticky.edge.exchange import Stage
 from sticky.edge.grammar import Framing
-from sticky.edge.parsing import ResponseHead, find_response_end, parse_response
+from sticky.edge.parsing import MAX_INFORMATIONAL, ResponseHead, find_response_end, parse_response
 from sticky.edge.sweep import NEVER
 from sticky.edge.upstream import Upstream
 from sticky.edge.wire import client_head, trailer_section
-
-MAX_INFORMATIONAL = 16  #: 1xx answers to one request
 
 _ASKED, _ANSWERING, _FLUSHING = Stage.ASKED, Stage.ANSWERING, Stage.FLUSHING
 

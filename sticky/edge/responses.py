@@ -24,6 +24,8 @@ from sticky.edge.grammar import (
 )
 from sticky.edge.unfinished import RESPONSE, check_unfinished
 
+MAX_INFORMATIONAL = 16  #: 1xx answers to one request
+
 
 @attrs.define(repr=False)
 class ResponseHead:
@@ -129,6 +131,8 @@ def parse_response(
         framing = Framing.NONE
         if chunked or (length >= 0 and (status < 200 or status == 204)):
             clean = False  # RFC 9110, 8.6; after HEAD and 304 a length stays: it tells of the body that is not there
+            if status == 204 and length:
+                keep_alive = False  # if the body that cannot be there comes, no later request shall get it
     elif chunked:
         framing = Framing.CHUNKED
     elif length >= 0:

@@ -209,7 +209,8 @@ class ResponseTests(TestCase):
         ):
             response = parse_response(b"HTTP/1.1 " + status + b" X\r\n" + fields + b"\r\n", method)
             self.assertEqual((response.framing, response.status), (framing, int(status)))
-            self.assertEqual(response.keep_alive, framing is not Framing.CLOSE)
+            # What comes after a 204 that announces a body may be that body, and nobody can tell.
+            self.assertEqual(response.keep_alive, framing is not Framing.CLOSE and status != b"204")
 
     def test_who_keeps_the_connection(self) -> None:
         for version, connection, keeps in (

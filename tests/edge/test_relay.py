@@ -9,7 +9,7 @@ from twisted.trial.unittest import TestCase
 from sticky import errors
 from sticky.core.values import EndReason
 from sticky.edge.exchange import STEPS, Stage
-from sticky.edge.relay import MAX_INFORMATIONAL
+from sticky.edge.parsing import MAX_INFORMATIONAL
 from tests.fakes.edge import ANSWER, FakeEdge, get
 from tests.fakes.routing import CONTAINER
 from tests.fakes.transport import HIGH, FakeTransport
@@ -39,6 +39,21 @@ class RelayTests(TestCase):
         self.client.drain()
         self.assertEqual(self.client.taken, ANSWER)
         self.assertFalse(self.pooled())
+
+    def test_a_204_that_announces_a_body_is_the_last_answer_of_its_connection(self) -> None:
+        for announced in (b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"):
+            container = self.ask()
+            container.receive(b"HTTP/1.1 204 No Content\r\n" + announced + b"\r\n")
+            self.client.drain()
+            self.assertEqual(self.client.taken, b"HTTP/1.1 204 No Content\r\n\r\n")
+            self.assertFalse(self.pooled())
+            self.assertFalse(self.client.lost or self.client.disconnecting)
+            self.client = self.edge.client()
+
+    def test_a_204_with_a_length_of_nothing_leaves_the_connection_in_the_pool(self) -> None:
+        self.ask().receive(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n")
+        self.client.drain()
+        self.assertTrue(self.pooled())
 
     def test_a_whole_answer_leaves_the_connection_in_the_pool(self) -> None:
         self.ask().receive(ANSWER)

@@ -9,6 +9,7 @@ from sticky import errors
 from sticky.core.values import ContainerId, EndReason
 from sticky.edge.grammar import HeadLimits
 from sticky.edge.handshake import RelayRules
+from sticky.edge.parsing import MAX_INFORMATIONAL
 from sticky.edge.websocket import RelayTimes, WebSocketRelays
 from sticky.isticky import ILeaseHolder, TCPAddress, UNIXAddress
 from tests.fakes.ws_front import FakeLease
@@ -98,6 +99,16 @@ class RefusingTests(TestCase):
         container.protocol.readConnectionLost()
         relayed.settle()
         self.assertRefused(relayed, errors.BadGateway)
+
+    def test_early_hints_without_end_are_502(self) -> None:
+        hint = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+        relayed = Relayed()
+        container = relayed.connect()
+        container.deliver(hint * MAX_INFORMATIONAL)
+        self.assertEqual(relayed.front.calls, [])
+        container.deliver(hint)
+        self.assertRefused(relayed, errors.BadGateway)
+        self.assertTrue(container.lost)
 
     def test_answers_that_are_no_valid_101_are_502(self) -> None:
         for answer in (
