@@ -105,6 +105,26 @@ _EXTENSION = rb";[ \t]*" + TOKEN + rb"(?:=(?:" + TOKEN + rb'|"(?:[\t !#-\[\]-~\x
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:" + _EXTENSION + rb")*\r\n")
 _SIZE_BEGINNING = re.compile(rb"(?:[0-9A-Fa-f]{1,16}(?:;" + VALUE + rb")?\r?)?")
 _LONGEST_SIZE_LINE = 512
+
+
+def _small_chunks() -> bytes:
+    """A pattern of whole chunks of less than 256 bytes, as many as there are.
+
+    A chunk costs a turn of the scanner, whatever it holds: in chunks of one byte, a client's body of 64 KiB would keep the
+    daemon for 50 ms. By this pattern a chunk costs a tenth of a microsecond. What does not match is for the scanner to read.
+    """
+    word = TOKEN[:-2] + rb"{1,64}+"  # so that a line of the most that is here is shorter than any line may be
+    extension = rb";[ \t]{0,2}+" + word + rb"(?:=(?:" + word + rb'|"[\t !#-\[\]-~\x80-\xff]{0,64}+"))?+'
+    digits = [b"%x" % digit if digit < 10 else b"[%x%X]" % (digit, digit) for digit in range(16)]
+    sizes = []
+    for high in range(1, 16):
+        longer = [digits[low] + rb"\r\n.{%d}\r\n" % (16 * high + low) for low in range(16)]
+        ends = [rb"\r\n.{%d}\r\n" % high, *longer, rb"(?:" + extension + rb"){1,3}+\r\n.{%d}\r\n" % high]
+        sizes.append(digits[high] + rb"(?:" + rb"|".join(ends) + rb")")
+    return rb"(?:0{0,14}+(?:" + rb"|".join(sizes) + rb"))*+"
+
+
+_SMALL_CHUNKS = re.compile(_small_chunks(), re.DOTALL)
 _FIELD_LINES = re.compile(FIELDS)
 
 
@@ -144,6 +164,10 @@ class ChunkedScanner:
                 at = end
                 part = _Part.END
             elif part is _Part.SIZE:
+                if not self._line and payload is None:
+                    at = _SMALL_CHUNKS.match(data, at).end()  # type: ignore[union-attr]  # an empty match at the least
+                    if at == size:
+                        break
                 at = self._size(data, at)
                 if not self._line:
                     part = _Part.DATA if self._left else _Part.TRAILERS

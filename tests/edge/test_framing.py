@@ -129,6 +129,25 @@ class ChunkedTests(TestCase):
             self.assertEqual((scanner.feed(block), scanner.used), (65_536, 65_536))
         self.assertFalse(scanner.done)
 
+    def test_small_chunks_are_passed_over_many_at_a_time(self) -> None:
+        read: list[int] = []
+        scanned = ChunkedScanner._size
+
+        def counted(scanner: ChunkedScanner, data: bytes, at: int) -> int:
+            read.append(at)
+            return scanned(scanner, data, at)
+
+        self.patch(ChunkedScanner, "_size", counted)
+        sizes = [(b"%x", size) for size in range(1, 256)] + [(b"%015X", size) for size in range(1, 256)]
+        sizes += [(form, 1 + at % 15) for form in (b"%x;a", b"%x;a=b; c", b'%X;\ta="b c"') for at in range(100)]
+        run = b"".join(form % size + b"\r\n" + b"\r" * size + b"\r\n" for form, size in sizes)
+        scanner = ChunkedScanner(LIMITS)
+        self.assertEqual(scanner.feed(run), len(run))
+        self.assertEqual(scanner.feed(run + b"0\r\n"), len(run) + 3)
+        self.assertEqual(read, [len(run)])
+        scanner.feed(b"\r\n")
+        self.assertTrue(scanner.done)
+
     def test_what_is_forwarded_ends_before_the_trailers(self) -> None:
         scanner = ChunkedScanner(LIMITS)
         data = b"1\r\na\r\n0\r\nX-Sum: 1 \r\n\r\nGET"
