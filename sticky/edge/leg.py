@@ -88,6 +88,9 @@ class LegOwner(Protocol):
     def progressed(self) -> None:
         """The client's connection took bytes."""
 
+    def later(self, leg: Leg) -> None:
+        """Call the leg's `go_on` in a later turn. Only where messages are relayed whole."""
+
     def bereft(self, leg: Leg) -> None:
         """The other leg's peer is gone without a Close; this one is still there."""
 
@@ -195,6 +198,9 @@ class Leg(Quietly):
     def _passes(self, opcode: int, payload: bytes) -> bool:
         """Whether this control frame, no Close, is the other peer's."""
         return True
+
+    def go_on(self) -> None:
+        """The later turn that was asked for has come."""
 
     def listen(self) -> None:
         """The relay is watching."""

@@ -2,7 +2,8 @@
 
 Must not know leases, fronts or time. How each message was cut into frames is not kept, all else is: text or binary, the peers'
 own pings, pongs and closes, and their order. Memory is bounded by the largest message: while the other peer does not take what
-was sent, not even what has been read is decoded.
+was sent, not even what has been read is decoded. Nor is more than a little of it in one turn: a read may hold ten thousand
+frames, half a second of work that others would have to wait for.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from sticky.edge.frames import PING, PONG
 from sticky.edge.leg import HEARS, TAKES, Leg, LegOwner, Phase
 from sticky.edge.legs import ClientLeg, ContainerLeg
 from sticky.edge.parsing import RequestHead, ResponseHead
+
+STEPS_A_TURN = 512  #: of Autobahn's parser, at most three a frame; a few milliseconds
 
 
 class Messages(Leg):
@@ -36,6 +39,8 @@ class Messages(Leg):
     _perMessageCompress: Any
 
     _reading = False  # Autobahn's parser is at work, and must not be entered a second time
+    _steps = 0  # of it that are left in this turn
+    _waits = False  # the rest of what has been read is for a later turn, and no more is read until then
     _binary = False
     _gathered: bytes | bytearray = b""  # of the message that is coming in
 
@@ -62,12 +67,14 @@ class Messages(Leg):
             self._look(data)
         elif self.phase in HEARS:
             self.data += data
-            self._read()
+            if not self._waits:
+                self._read()
 
     def _read(self) -> None:
         if self._reading:
             return
         self._reading = True
+        self._steps = STEPS_A_TURN
         try:
             self.consumeData()
         finally:
@@ -75,19 +82,34 @@ class Messages(Leg):
         if self.failedByMe and self.data:
             data, self.data = self.data, b""
             self._look(data)
+        elif not self._steps and self.data and not self._waits and self.phase in HEARS:
+            self._waits = True
+            self.transport.pauseProducing()
+            self.relay.later(self)
+
+    def go_on(self) -> None:
+        """A later turn has come."""
+        self._waits = False
+        if self.phase is not Phase.LOST and not self.paused:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._read()
+        if not (self.paused or self._waits):
+            self.transport.resumeProducing()
 
     def processData(self) -> bool:
-        """One step of Autobahn's; no further while the other peer has enough, nor after the peer's Close."""
-        if self.paused or self.failedByMe or self.phase not in HEARS:
+        """One step of Autobahn's; no further while the other peer has enough, after the peer's Close, or in this turn."""
+        if not self._steps or self.paused or self.failedByMe or self.phase not in HEARS:
             return False
+        self._steps -= 1
         return bool(super().processData())  # type: ignore[misc]  # Autobahn's, behind Leg
 
     def _resume(self) -> None:
         if self.paused:
             self.paused = False
-            self._read()
-            if not self.paused:
-                self.transport.resumeProducing()
+            if not self._waits:
+                self._go_on()
 
     def onMessageBegin(self, isBinary: bool) -> None:
         """The first frame of a message."""

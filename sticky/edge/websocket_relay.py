@@ -288,6 +288,10 @@ class Relay:
             except errors.SessionEnded as error:
                 self.session_ended(EndReason(error.code), error.detail)
 
+    def later(self, leg: Leg) -> None:
+        """A leg has more to do than others should wait for."""
+        self._home.reactor.callLater(0, leg.go_on)
+
     # --- the end
 
     def broken(self, leg: Leg, code: int) -> None:

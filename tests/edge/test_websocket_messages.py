@@ -13,6 +13,7 @@ from twisted.trial.unittest import TestCase
 
 from sticky.edge import frames
 from sticky.edge.handshake import Handshake, RelayRules
+from sticky.edge.messages import STEPS_A_TURN
 from tests.fakes.ws_transport import SWITCHED, FakeTransport, Relayed, handshake
 from tests.strategies_frames import Frame, chop, chops, encode, parse
 
@@ -100,12 +101,49 @@ class BoundTests(TestCase):
         self.assertEqual(len(relayed.container.frames()), 103)
         self.assertFalse(relayed.client.paused)
 
+    def test_many_messages_in_one_read_are_passed_on_in_many_turns(self) -> None:
+        sent = [(frames.TEXT, b"%d" % number) for number in range(5000)]
+        wire = wire_of(sent, [10], masked=False)
+        relayed = Relayed(rules=MESSAGES).open()
+        relayed.container.deliver(wire)
+        relayed.container.deliver(b"\x88\x02\x03\xe8")
+        first = got(relayed.client)
+        self.assertEqual(first, sent[: len(first)])
+        self.assertLessEqual(len(first), STEPS_A_TURN)
+        self.assertTrue(relayed.container.paused)
+        relayed.settle()
+        self.assertEqual([*first, *got(relayed.client)], [*sent, (frames.CLOSE, b"\x03\xe8")])
+        self.assertFalse(relayed.container.paused)
+
+    def test_a_peer_that_stops_reading_between_two_turns_gets_the_rest_when_it_reads_again(self) -> None:
+        sent = [(frames.BINARY, bytes(100))] * 3000
+        relayed = Relayed(rules=MESSAGES).open()
+        relayed.container.deliver(wire_of(sent, [100], masked=False))
+        first = got(relayed.client)
+        relayed.client.stalled = True
+        relayed.settle()
+        self.assertTrue(relayed.container.paused)
+        self.assertLess(len(relayed.client.pending), 150_000)
+        relayed.client.resume()
+        relayed.settle()
+        self.assertEqual([*first, *got(relayed.client)], sent)
+        self.assertFalse(relayed.container.paused)
+
+    def test_a_client_that_is_gone_between_two_turns_is_the_end(self) -> None:
+        relayed = Relayed(rules=MESSAGES).open()
+        relayed.client.deliver(wire_of([(frames.PING, b"")] * 5000, [1], masked=True))
+        relayed.client.lose()
+        relayed.settle()
+        self.assertTrue(relayed.container.lost)
+        self.assertEqual((relayed.relays.open, relayed.lease.released), (0, 1))
+
     def test_frames_that_hold_nothing_cost_nothing(self) -> None:
         relayed = Relayed(rules=MESSAGES).open()
         empty = encode(Frame(frames.CONTINUATION, b"", fin=False, masked=True))
         relayed.from_client(frames.TEXT, b"begin", fin=False)
         for _ in range(20):
             relayed.client.deliver(empty * 500)
+        relayed.settle()
         leg = relayed.client.protocol
         self.assertEqual(leg._gathered, b"begin")
         relayed.from_client(frames.CONTINUATION, b" end")
@@ -117,6 +155,7 @@ class BoundTests(TestCase):
         one = encode(Frame(frames.CONTINUATION, b"y", fin=False, masked=True))
         for _ in range(20):
             relayed.client.deliver(one * 500)
+        relayed.settle()
         self.assertEqual(len(relayed.client.protocol._gathered), 10_001)
         self.assertIsInstance(relayed.client.protocol._gathered, bytearray)
 
