@@ -280,7 +280,7 @@ class Client:
             return
         if reset:
             self._state = _ENDING
-            self.transport.abortConnection()
+            self._abort()
         elif not self._keep:
             self._end(linger)
         else:
@@ -317,6 +317,10 @@ class Client:
             self._farewell = None
             self.transport.loseConnection()
 
+    def _abort(self) -> None:
+        """Reset the connection. On TLS without its close_notify: that would say that a broken answer is complete."""
+        self._flush.transport.abortConnection()
+
     def cut(self) -> None:
         """End the connection at once, as if the client had left; what is served on it is aborted."""
         if self._state is not _CLOSED:
@@ -332,7 +336,7 @@ class Client:
         if served is not None:
             served.client_gone()
         if reset:
-            self.transport.abortConnection()
+            self._abort()
         else:
             self.transport.loseConnection()
 
@@ -345,7 +349,7 @@ class Client:
             self._refuse(errors.SlowHead())
         elif state is _ENDING:
             self.deadline = NEVER
-            self.transport.abortConnection()
+            self._abort()
         elif ((self._paused or self._fin) and kernel.was_reset(self.transport)) or (
             self._fin and self._has_stopped_taking(now)
         ):

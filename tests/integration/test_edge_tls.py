@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime
 import ssl
+from functools import partial
 from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from OpenSSL import SSL
 from twisted.internet import ssl as tls
 from twisted.internet.protocol import ClientCreator, Factory
+from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from sticky.edge.websocket import WebSocketRelays
 from tests.fakes.containers import RawClient, RecordingContainer, ScriptedContainer, ScriptedProtocol
@@ -35,6 +38,9 @@ def self_signed() -> bytes:
 class TLSTests(EdgeCase):
     def listen(self, factory: Factory) -> Any:
         certificate = tls.PrivateCertificate.loadPEM(self_signed())
+        if self.own_transports:  # below TLS, as a daemon listens
+            secure = TLSMemoryBIOFactory(certificate.options(), False, factory)
+            return reactor.listenTCP(0, secure, interface="127.0.0.1")
         return reactor.listenSSL(0, factory, certificate.options(), interface="127.0.0.1")
 
     async def connect(self) -> RawClient:
@@ -86,6 +92,31 @@ class TLSTests(EdgeCase):
         client.transport.write(get())
         await self.until(lambda: client.received.endswith(data))
         await self.until(lambda: not self.routing.held)
+
+    async def test_an_answer_that_is_cut_off_never_ends_with_a_close_notify(self) -> None:
+        def answer(connection: ScriptedProtocol) -> None:
+            if HEAD_END in connection.received:
+                whole = b"GET /whole" in connection.received
+                connection.received = b""
+                connection.transport.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")
+                if whole:
+                    connection.transport.write(b"0\r\n\r\n")
+                else:
+                    reactor.callLater(0.05, connection.transport.loseConnection)
+
+        self.start(ScriptedContainer(answer))
+        for target, clean in ((b"/cut", False), (b"/whole", True)):
+            client = await self.connect()
+            connection = client.transport.getHandle()
+            # Without chunks: the answer ends with the connection.
+            client.transport.write(get(target, version=b"1.0"))
+            await self.until(partial(getattr, client, "lost"))
+            self.assertTrue(client.received.endswith(b"\r\n\r\nok"), client.received)
+            self.assertEqual(bool(connection.get_shutdown() & SSL.RECEIVED_SHUTDOWN), clean, target)
+
+
+class TwistedsTransportsTests(TLSTests):
+    own_transports = False
 
 
 class WebSocketTests(EdgeCase):
