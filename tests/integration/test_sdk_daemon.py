@@ -95,8 +95,8 @@ class FormTests(SdkCase):
         self.assertEqual(5, (await make_call(scaler.settings)()).max_containers)
         with self.assertRaisesRegex(exception.InvalidError, "min_containers = 6 is above max_containers, which is 5"):
             await make_call(scaler.update)(min_containers=6)
-        for app, name in (("echo", "ehco"), ("other", "echo")):
-            with self.assertRaisesRegex(exception.NotFoundError, "there are: echo"):
+        for app, name, said in (("echo", "ehco", "there are: echo"), ("other", "echo", "not 'other'")):
+            with self.assertRaisesRegex(exception.NotFoundError, said):
                 await make_call(make(app, name).sessions.start)()
 
     async def named(self, sessions: Any, make_call: Callable[[Any], Callable[..., Any]]) -> None:
