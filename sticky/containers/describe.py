@@ -169,7 +169,8 @@ def _run(app: str, command: Sequence[str], directory: Path, timeout: float, answ
         child = subprocess.Popen(
             command,
             cwd=directory,
-            env=_environment(os.environ),
+            # By its environment: the interpreter may have another release of this package, which knows no other way.
+            env={**_environment(os.environ), "STICKY_DESCRIBED_BY": str(os.getpid())},
             stdin=subprocess.DEVNULL,
             stdout=answer,
             stderr=noise,

@@ -27,6 +27,7 @@ from sticky.sdk.loading import LoadError, load_app
 from sticky.sdk.server import Server
 
 READY = b"ready\n"
+DESCRIBED_BY = "STICKY_DESCRIBED_BY"  #: in the environment of `describe`: the pid of the process that wants to know
 STOPS = (signal.SIGTERM, signal.SIGINT)
 EXIT_LIMIT = 30.0  #: seconds for all exit hooks together
 
@@ -223,6 +224,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     describing.add_argument("target", help="a file or a module")
     options = parser.parse_args(arguments)
     if options.command == "describe":
+        if parent := os.environ.pop(DESCRIBED_BY, ""):
+            from sticky.containers.spawn import die_with
+
+            die_with(int(parent))  # an import may take for ever, and nobody would wait for it
         # The document has the only way to the old stdout; what the app prints at import goes to stderr, C code included.
         with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
             os.dup2(2, 1)

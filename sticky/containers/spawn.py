@@ -35,7 +35,7 @@ def become(parent: int, report: str, lc_ctype: str, directory: str, confinement:
         if parent != FOLLOWS:
             os.setsid()
         if parent != OUTLIVES:
-            _die_with(parent)
+            die_with(parent)
         for number in _IGNORED_BY_PYTHON:
             _signal.signal(number, _signal.SIG_DFL)
         for name in os.listdir("/proc/self/fd"):
@@ -67,7 +67,7 @@ def become(parent: int, report: str, lc_ctype: str, directory: str, confinement:
             if confine.apply(_libc(), rest, before, command):
                 parent = FOLLOWS
             if parent != OUTLIVES:
-                _die_with(parent)  # once more: a change of user has undone it
+                die_with(parent)  # once more: a change of user has undone it
         step = "chdir"
         os.chdir(directory)
         step = "exec"
@@ -84,7 +84,8 @@ def _libc() -> "ctypes.CDLL":
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
+    """SIGKILL when the parent ends, or the thread of it that started us (prctl(2))."""
     _libc().prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     if parent != FOLLOWS and os.getppid() != parent:
         os._exit(127)  # the daemon died before the line above, so no signal will come

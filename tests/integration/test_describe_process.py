@@ -10,6 +10,7 @@ import time
 
 from sticky.containers.describe import describe
 from sticky.errors import ConfigError
+from tests.integration.running_daemon import until
 from tests.integration.runtime_children import LIMIT, ChildTests, alive
 
 SEED = """
@@ -123,6 +124,21 @@ class DescribeTests(ChildTests):
         self.assertIn("importing it took longer than 3 seconds", self.refused("game.py", timeout=3))
         child = self.written_pid("child")
         self.until(lambda: not alive(child), "the grandchild is gone")
+
+    def test_an_import_ends_with_whoever_wanted_it(self) -> None:
+        (self.folder / "app.py").write_text(
+            "import os, time\nprint(os.environ, file=open('env', 'w'))\n"
+            "open('pid.new', 'w').write(str(os.getpid()))\nos.rename('pid.new', 'pid')\ntime.sleep(600)\n"
+        )
+        code = "from sticky.containers.describe import describe; from pathlib import Path; describe('app.py', None, Path.cwd())"
+        asking = subprocess.Popen([sys.executable, "-c", code], cwd=self.folder)
+        self.addCleanup(asking.wait)
+        self.addCleanup(asking.kill)
+        until("it imports", (self.folder / "pid").exists)
+        asking.terminate()
+        pid = int((self.folder / "pid").read_text())
+        until("the import is over", lambda: not alive(pid))
+        self.assertNotIn("STICKY_DESCRIBED_BY", (self.folder / "env").read_text())
 
     def test_a_process_that_the_import_leaves_behind_does_not_hold_it_up(self) -> None:
         self.app("import subprocess\nsubprocess.Popen(['sleep', '1000'])\n" + SEED)

@@ -58,6 +58,7 @@ class InstallTests(SynchronousTestCase):
             "install",
             "--quiet",
             "--disable-pip-version-check",
+            "--no-compile",
             source,
             timeout=INSTALLING,
         )

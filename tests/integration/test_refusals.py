@@ -65,8 +65,8 @@ GARBAGE = container(
     "while True:\n    c, _ = s.accept()\n    c.recv(1)\n    c.sendall(b'SSH-2.0-garbage\\r\\n\\r\\n')\n    c.close()\n"
 )
 SILENT = container("held = []\nwhile True: held.append(s.accept())\n")
-#: Closes its port once it has been asked for something.
-DEAF = container("c, _ = s.accept()\nc.recv(1)\ns.close()\nc.close()\ntime.sleep(600)\n")
+#: Closes its port once it has been asked for something; a knock at its port is no question.
+DEAF = container("c, _ = s.accept()\nwhile not c.recv(1): c, _ = s.accept()\ns.close()\nc.close()\ntime.sleep(600)\n")
 SLEEPS = '["sleep", "600"]'
 SCOPED = "wk-narrow.ws-narrow-secret-of-the-test"
 
