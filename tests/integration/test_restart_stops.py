@@ -85,6 +85,20 @@ class StopCase(RestartCase):
 
 
 class StartingTests(StopCase):
+    def test_ctrl_c_ends_the_command_and_the_restart_goes_on_without_it(self) -> None:
+        self.begin(server("one", ECHO), "start")
+        token, before = self.token(), self.lock_pid()
+        doing = self.restarting()
+        doing.send_signal(signal.SIGINT)
+        said = doing.communicate(timeout=60)
+        self.assertEqual(doing.returncode, 130, said)
+        self.assertNotIn("Traceback", said[1])
+        self.let_go()
+        until("the new one is in charge", lambda: self.lock_pid() != before)
+        until("the old one has ended", lambda: len(self.daemons()) == 1)
+        self.assertEqual(self.get(token).status_code, 200)
+        self.stop(self.lock_pid())
+
     def test_a_signal_ends_the_new_one_and_then_this_one_in_order(self) -> None:
         self.begin(server("one", ECHO), "start")
         token = self.token()
