@@ -15,8 +15,10 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
@@ -68,7 +70,8 @@ class Control:
         gc.collect()
         gc.freeze()  # the collector of a fork would write to every page that it shares with us
         if visit is not None:
-            self._scout(begin, visit)
+            with suppress(OSError):  # the others are as quick as they are without it
+                self._scout(begin, visit)
         self._say({"warm": True})
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -123,9 +126,13 @@ class Control:
         begin(named)
 
     def _scout(self, begin: Begin, visit: Visit) -> None:
-        """Learn what a fork writes to, from one that nobody asked for. Where that fails, the others are as quick as they are."""
-        with socket.socket(socket.AF_UNIX) as door, open(os.devnull, "ab") as log:
-            door.bind("")  # a name that the kernel finds, and no file
+        """Learn what a fork writes to, from one that nobody asked for. Raises OSError."""
+        with (
+            tempfile.TemporaryDirectory(prefix="sticky-") as folder,
+            socket.socket(socket.AF_UNIX) as door,
+            open(os.devnull, "ab") as log,
+        ):
+            door.bind(os.path.join(folder, "door"))  # nobody else gets in: what comes to a door is run
             door.listen()
             given = {"log": log.fileno(), "door": door.fileno()}
             asked = {"env": {MARK: self._mark.name}, "cgroups": [], "rlimits": {}, "directory": os.getcwd()}
@@ -145,8 +152,6 @@ class Control:
                     door.close()  # whoever visits hears of the fork's end
                     visit(client)
                     self._hot = written(pid)
-            except OSError:
-                pass
             finally:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)

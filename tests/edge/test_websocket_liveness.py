@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 
 from sticky.edge import frames
 from sticky.edge.handshake import RelayRules
 from sticky.edge.liveness import Liveness
+from tests.fakes.clocks import Turning
 from tests.fakes.ws_transport import Relayed
 from tests.strategies_frames import Frame, encode
-
-
-class Turning(Clock):
-    """Reads between two of its turns, as a reactor does."""
-
-    read: Callable[[], object] = staticmethod(lambda: None)
-
-    def callLater(self, delay: float, callable: Callable[..., object], *args: object, **kw: object) -> Any:
-        if not delay:
-            super().callLater(0, lambda: self.read())
-        return super().callLater(delay, callable, *args, **kw)
 
 
 class StandstillTests(TestCase):

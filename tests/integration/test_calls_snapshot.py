@@ -264,6 +264,31 @@ class ForkServerTests(SynchronousTestCase):
                 "it has its own one only", lambda: sum(name.startswith("socket:") for name in open_files_of(pid)) == 1
             )
 
+    def test_nobody_else_gets_to_the_door_of_the_fork_that_is_tried(self) -> None:
+        """What comes to a door is run, as whoever runs the daemon."""
+        program = (
+            "import os, sys, time\n"
+            "from sticky.forking.serving import Control\n"
+            "def visit(connection):\n"
+            "    door = connection.getpeername()\n"
+            "    print(door, oct(os.stat(os.path.dirname(door)).st_mode & 0o777), file=sys.stderr, flush=True)\n"
+            "Control().serve(lambda: None, lambda given: time.sleep(600), visit)\n"
+        )
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            env = {**os.environ, "STICKY_CONTAINER_ID": "ct-0000"}
+            command = [sys.executable, "-c", program]
+            trying = subprocess.Popen(command, stdin=theirs.fileno(), stderr=subprocess.PIPE, env=env, text=True)
+            self.addCleanup(trying.communicate)
+            self.addCleanup(trying.kill)
+            theirs.close()
+            ours.settimeout(60)
+            self.assertEqual(json.loads(ours.recv(1 << 17)), {"warm": True})
+            assert trying.stderr is not None
+            door, mode = trying.stderr.readline().split()
+        self.assertEqual((os.path.isabs(door), mode), (True, "0o700"))
+        self.assertFalse(os.path.exists(os.path.dirname(door)), "left behind")
+
     def test_who_is_waited_for_takes_what_has_come_to_its_door_before_it_was_there(self) -> None:
         pid = self.fork("wanted")
         with socket.socket(socket.AF_UNIX) as client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ from tests.journal.test_codec import a_memory
 
 ONE, TWO = ServerName("one"), ServerName("two")
 CONTAINER = ContainerId("ct-1")
+
+
+def tamper(path: Path, statement: str) -> None:
+    """Change a closed journal behind its back."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(statement)
+        db.commit()
 
 
 class StoreTests(SynchronousTestCase):
@@ -153,10 +161,7 @@ class DamageTests(SynchronousTestCase):
     def test_it_says_what_was_in_it_as_far_as_that_can_be_read(self) -> None:
         path = self.written()
         memory = a_memory()
-        db = sqlite3.connect(path)
-        db.execute("INSERT INTO log (server, record, sum) VALUES ('one', '{}', 0)")
-        db.commit()
-        db.close()
+        tamper(path, "INSERT INTO log (server, record, sum) VALUES ('one', '{}', 0)")
         store, lost = open_store(path, "boot-1")
         self.addCleanup(store.close)
         amount = f"{len(memory.sessions)} sessions, {len(memory.containers)} containers and {len(memory.ended)} ended"
@@ -166,10 +171,7 @@ class DamageTests(SynchronousTestCase):
     def test_records_that_are_missing_are_damage(self) -> None:
         """Each has its checksum, but those that are not there have none."""
         path = self.written()
-        db = sqlite3.connect(path)
-        db.execute("DELETE FROM log WHERE number = 2")
-        db.commit()
-        db.close()
+        tamper(path, "DELETE FROM log WHERE number = 2")
         store, lost = open_store(path, "boot-1")
         self.addCleanup(store.close)
         self.assertEqual(store.memories, {})
@@ -177,10 +179,7 @@ class DamageTests(SynchronousTestCase):
 
     def test_a_record_that_makes_no_sense_is_damage(self) -> None:
         path = self.written()
-        db = sqlite3.connect(path)
-        db.execute("UPDATE log SET record = '{}' WHERE number = (SELECT max(number) FROM log)")
-        db.commit()
-        db.close()
+        tamper(path, "UPDATE log SET record = '{}' WHERE number = (SELECT max(number) FROM log)")
         store, lost = open_store(path, "boot-1")
         self.addCleanup(store.close)
         assert lost is not None

@@ -6,30 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
 
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.core.values import EndReason
 from sticky.workers import messages
 from sticky.workers.holder import Proxy
 from sticky.workers.proxies import Progress
+from tests.fakes.clocks import Turning
 from tests.fakes.links import Wire
 from tests.fakes.routing import SESSION
 from tests.integration.running_daemon import until
-
-
-class Turning(Clock):
-    """Reads between two of its turns, as a reactor does."""
-
-    read: Callable[[], object] = staticmethod(lambda: None)
-
-    def callLater(self, delay: float, callable: Callable[..., object], *args: object, **kw: object) -> Any:
-        if not delay:
-            super().callLater(0, lambda: self.read())
-        return super().callLater(delay, callable, *args, **kw)
 
 
 class SilenceTests(SynchronousTestCase):
