@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """Reading from and writing to a non-blocking socket, as `socket.socket` does it, without what that does around a system call.
 
-A read there makes room for the most that may come, 64 KiB, and gives back what was too much. Decides nothing.
+A read there makes room for the most that may come, 80 KiB, and gives back what was too much. Decides nothing.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -20,7 +20,7 @@ cdef extern from "Python.h":
     int resize "_PyBytes_Resize"(PyObject** data, Py_ssize_t size) except -1
 
 cdef enum:
-    ROOM = 65536  # bytes of one read, at most
+    ROOM = 81920  # bytes of one read, at most
     FEW = 2048  # of so many the copy costs less than room for ROOM
 
 cdef char _room[ROOM]  # used and copied from while nobody else runs
@@ -36,7 +36,7 @@ cdef class Descriptor:
         self._number = number
 
     def recv(self, Py_ssize_t size):
-        """See `socket.socket.recv`; at most 64 KiB."""
+        """See `socket.socket.recv`; at most ROOM bytes."""
         cdef ssize_t got
         cdef PyObject* raw
         size = min(size, ROOM)

@@ -48,6 +48,8 @@ TRANSITIONS: dict[Phase, frozenset[Phase]] = {
 TAKES = frozenset({_OPEN, _HEARD})  #: its peer may still be written to
 HEARS = frozenset({_OPEN, _TOLD})  #: its peer's Close is still to come; after it nothing counts (RFC 6455, 5.5.1)
 
+CUTS_A_TURN = 512  #: of the careful path: a read may hold ten thousand control frames, a tenth of a second of work
+
 
 class LegOwner(Protocol):
     """The relay, as its legs see it."""
@@ -89,7 +91,7 @@ class LegOwner(Protocol):
         """The client's connection took bytes."""
 
     def later(self, leg: Leg) -> None:
-        """Call the leg's `go_on` in a later turn. Only where messages are relayed whole."""
+        """Call the leg's `go_on` in a later turn."""
 
     def bereft(self, leg: Leg) -> None:
         """The other leg's peer is gone without a Close; this one is still there."""
@@ -106,7 +108,7 @@ class Leg(Quietly):
     """
 
     __slots__ = ("careful", "left", "other", "part", "paused", "phase", "queue", "relay", "state", "taken",
-                 "transport")  # fmt: skip
+                 "transport", "waits")  # fmt: skip
 
     state: int  #: Autobahn's
     sendCloseFrame: Any  #: the same
@@ -123,6 +125,7 @@ class Leg(Quietly):
         self.part = b""  # the beginning of a frame, held back until its length, or all of a control frame, is there
         self.queue = b""  # our own frames, waiting for the end of the frame that is being written to this peer
         self.paused = False  # the other peer does not take what this one sends
+        self.waits = False  # the rest of what has been read is for a later turn, and no more is read until then
         self.taken = 0  # bytes from the peer since the handshake
 
     # --- frames
@@ -143,16 +146,24 @@ class Leg(Quietly):
         self._look(data[end:])
 
     def _look(self, data: bytes) -> None:
-        """The careful path: frame by frame."""
+        """The careful path: frame by frame, and not more of them in one turn than others can wait for."""
         if self.phase is _SHAKING:
             self._shake(data)
             return
         self._noticed()
         if self.part:
             data, self.part = self.part + data, b""
-        at, size = 0, len(data)
+        if self.waits:
+            self.part = data
+            return
+        at, size, steps = 0, len(data), 0
         out: list[bytes] = []
         while at < size and self.phase in HEARS:
+            if steps == CUTS_A_TURN:
+                self.part = data[at:]
+                self._wait()
+                break
+            steps += 1
             found = cut(data, at, self.left)
             if found.end > at:
                 self.relay.spoke()
@@ -199,8 +210,25 @@ class Leg(Quietly):
         """Whether this control frame, no Close, is the other peer's."""
         return True
 
+    def _wait(self) -> None:
+        """Leave the rest of what has been read for a later turn."""
+        self.waits = True
+        self.transport.pauseProducing()
+        self.relay.later(self)
+
     def go_on(self) -> None:
-        """The later turn that was asked for has come."""
+        """The later turn that was asked for has come. No-op when it came before, or the other peer has enough."""
+        if self.waits and not self.paused and self.phase is not _LOST:
+            self.waits = False
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._take_rest()
+        if not (self.paused or self.waits):
+            self.transport.resumeProducing()
+
+    def _take_rest(self) -> None:
+        self._look(b"")
 
     def listen(self) -> None:
         """The relay is watching."""
@@ -327,8 +355,12 @@ class Leg(Quietly):
         """The other peer's connection is gone: its own leg reports that."""
 
     def _resume(self) -> None:
-        if self.paused:
-            self.paused = False
+        if not self.paused:
+            return
+        self.paused = False
+        if self.waits:
+            self.relay.later(self)
+        else:
             self.transport.resumeProducing()
 
     # --- what Autobahn calls; nothing of it is wanted

@@ -40,7 +40,6 @@ class Messages(Leg):
 
     _reading = False  # Autobahn's parser is at work, and must not be entered a second time
     _steps = 0  # of it that are left in this turn
-    _waits = False  # the rest of what has been read is for a later turn, and no more is read until then
     _binary = False
     _gathered: bytes | bytearray = b""  # of the message that is coming in
 
@@ -67,7 +66,7 @@ class Messages(Leg):
             self._look(data)
         elif self.phase in HEARS:
             self.data += data
-            if not self._waits:
+            if not self.waits:
                 self._read()
 
     def _read(self) -> None:
@@ -82,21 +81,14 @@ class Messages(Leg):
         if self.failedByMe and self.data:
             data, self.data = self.data, b""
             self._look(data)
-        elif not self._steps and self.data and not self._waits and self.phase in HEARS:
-            self._waits = True
-            self.transport.pauseProducing()
-            self.relay.later(self)
+        elif not self._steps and self.data and not self.waits and self.phase in HEARS:
+            self._wait()
 
-    def go_on(self) -> None:
-        """A later turn has come."""
-        self._waits = False
-        if self.phase is not Phase.LOST and not self.paused:
-            self._go_on()
-
-    def _go_on(self) -> None:
-        self._read()
-        if not (self.paused or self._waits):
-            self.transport.resumeProducing()
+    def _take_rest(self) -> None:
+        if self.data:
+            self._read()
+        else:
+            super()._take_rest()
 
     def processData(self) -> bool:
         """One step of Autobahn's; no further while the other peer has enough, after the peer's Close, or in this turn."""
@@ -106,10 +98,11 @@ class Messages(Leg):
         return bool(super().processData())  # type: ignore[misc]  # Autobahn's, behind Leg
 
     def _resume(self) -> None:
-        if self.paused:
+        if self.paused and not self.waits:
             self.paused = False
-            if not self._waits:
-                self._go_on()
+            self._go_on()
+        else:
+            super()._resume()
 
     def onMessageBegin(self, isBinary: bool) -> None:
         """The first frame of a message."""

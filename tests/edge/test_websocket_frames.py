@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import TestCase
 
-from sticky.edge import frames
+from sticky.edge import frames, leg
 from sticky.edge.handshake import RelayRules
 from tests.fakes.ws_transport import Relayed
 from tests.strategies_frames import Frame, Reader, chop, chops, encode, frame_lists, parse
@@ -66,11 +67,16 @@ class PassingTests(TestCase):
         frame_lists(masked=False),
         chops(),
         st.lists(st.integers(min_value=0, max_value=9), max_size=30),
+        st.sampled_from([1, 3, leg.CUTS_A_TURN]),
     )
     def test_random_frames_cut_anywhere_with_pings_at_random_moments(
-        self, upward: list[Frame], downward: list[Frame], sizes: list[int], moments: list[int]
+        self, upward: list[Frame], downward: list[Frame], sizes: list[int], moments: list[int], cuts: int
     ) -> None:
         """The output parses, is the input plus the pings, and no pong of ours passes."""
+        with mock.patch.object(leg, "CUTS_A_TURN", cuts):
+            self._pass(upward, downward, sizes, moments)
+
+    def _pass(self, upward: list[Frame], downward: list[Frame], sizes: list[int], moments: list[int]) -> None:
         relayed = Relayed(rules=RelayRules(ping_interval=10, ping_timeout=0)).open()
         up = chop(b"".join(encode(frame) for frame in upward), sizes)
         down = chop(b"".join(encode(frame) for frame in downward), sizes)
@@ -86,6 +92,7 @@ class PassingTests(TestCase):
             elif up:
                 sending.feed(up[0])
                 relayed.client.deliver(up.pop(0))
+            relayed.settle()
             got += at_client.feed(relayed.client.out)
             relayed.client.out = b""
             owed = [frame.payload for frame in got if _is_ping_of_ours(relayed, frame)][len(answered) :]
@@ -93,7 +100,7 @@ class PassingTests(TestCase):
                 for payload in owed:
                     relayed.from_client(frames.PONG, payload)
                     answered.append(payload)
-            if not up and not down:
+            if not up and not down and not (relayed.client.inbox or relayed.container.inbox):
                 break
         self.assertEqual(at_client.rest, b"")
         self.assertEqual([frame for frame in got if not _is_ping_of_ours(relayed, frame)], downward)
@@ -102,6 +109,53 @@ class PassingTests(TestCase):
 
 def _is_ping_of_ours(relayed: Relayed, frame: Frame) -> bool:
     return frame.opcode == frames.PING and frame.payload in relayed.relays.marks
+
+
+class FloodTests(TestCase):
+    """A read may hold ten thousand control frames; nobody else waits until all of them are passed on."""
+
+    def setUp(self) -> None:
+        self.relayed = Relayed().open()
+        self.sent = b"".join(encode(Frame(frames.PING, b"%d" % number, masked=True)) for number in range(3000))
+        self.relayed.client.deliver(self.sent)
+        self.first = len(self.relayed.container.out)
+
+    def test_many_control_frames_in_one_read_are_passed_on_in_many_turns(self) -> None:
+        data = self.relayed.from_client(frames.BINARY, b"after them")
+        self.assertEqual(len(parse(self.relayed.container.out)), leg.CUTS_A_TURN)
+        self.assertTrue(self.relayed.client.paused)
+        self.relayed.settle()
+        self.assertEqual(self.relayed.container.out, self.sent + data)
+        self.assertFalse(self.relayed.client.paused)
+
+    def test_what_comes_meanwhile_waits_behind_them(self) -> None:
+        """TLS may have decrypted more than was read when reading stops."""
+        data = encode(Frame(frames.BINARY, b"after them", masked=True))
+        self.relayed.client.protocol.dataReceived(data)
+        self.assertEqual(len(self.relayed.container.out), self.first)
+        self.relayed.settle()
+        self.assertEqual(self.relayed.container.out, self.sent + data)
+
+    def test_a_peer_that_stops_reading_between_two_turns_gets_the_rest_when_it_reads_again(self) -> None:
+        self.relayed.client.protocol.pauseProducing()
+        self.relayed.settle()
+        self.assertEqual(len(self.relayed.container.out), self.first)
+        self.relayed.client.protocol.resumeProducing()
+        self.relayed.settle()
+        self.assertEqual(self.relayed.container.out, self.sent)
+        self.assertFalse(self.relayed.client.paused)
+
+    def test_a_client_that_is_gone_between_two_turns_is_the_end(self) -> None:
+        self.relayed.client.lose()
+        self.relayed.settle()
+        self.assertTrue(self.relayed.container.lost)
+        self.assertEqual((self.relayed.relays.open, self.relayed.lease.released), (0, 1))
+
+    def test_a_session_that_ends_between_two_turns_is_told_to_both(self) -> None:
+        self.relayed.relays.close_all(1001, "server_shutdown")
+        self.relayed.settle()
+        self.assertEqual(self.relayed.client.frames()[0].opcode, frames.CLOSE)
+        self.assertEqual(self.relayed.container.frames()[-1].opcode, frames.CLOSE)
 
 
 class BackPressureTests(TestCase):

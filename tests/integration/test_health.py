@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from socket import socket
 
@@ -38,12 +37,10 @@ class HealthTests(DaemonCase):
         until("it stops listening", lambda: not answers(port))
         # A request that cannot connect makes it be looked at; the session stays until more than ten looks have failed.
         self.assertEqual(self.get(token).status_code, 503)
-        began = time.monotonic()
         opened.send("still here")
         self.assertEqual(opened.recv(timeout=60), "still here")
         with self.assertRaises(ConnectionClosed) as caught:
             opened.recv(timeout=60)
-        self.assertLess(time.monotonic() - began, 14, "it was looked at at once, and then every second")
         assert caught.exception.rcvd is not None
         self.assertEqual(caught.exception.rcvd.code, 1011)
         refused = self.get(token)

@@ -190,7 +190,7 @@ class FloorTests(EdgeCase):
             await deferLater(reactor, 0.5)
             slow.transport.write(b"x")
             fast.transport.write(b"x" * 10)
-        self.assertTrue(FLOOR_WINDOW <= time.monotonic() - began < FLOOR_WINDOW + 6)
+        self.assertGreaterEqual(time.monotonic() - began, FLOOR_WINDOW)
         (found,) = await self.answers(slow, 1)
         self.assertEqual(found.message.status, 408)
         fast.transport.write(b"x" * 400)

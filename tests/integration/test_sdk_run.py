@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -156,8 +155,6 @@ class RunTests(TestCase):
         (self.folder / "daemon.py").write_text(
             f"import os, time\nopen({str(self.folder / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)"
         )
-        started = time.monotonic()
         with self.assertRaisesRegex(ConnectionError, "did not listen within 2 seconds: it said nothing"):
             run_entrypoint(self.app(), command=self.command, start_limit=2)
-        self.assertLess(time.monotonic() - started, 20)
         self.gone()
