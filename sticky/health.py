@@ -37,6 +37,7 @@ class Patient:
     address: Address
     ready_path: str | None  #: probe with GET and expect a status under 400; None: an open port is enough
     unhealthy: Callable[[], None]  #: it does not answer
+    halted: Callable[[], bool] = lambda: False  #: it cannot, whatever its port says
 
 
 @attrs.define(eq=False)
@@ -124,6 +125,9 @@ class Health(Service):
         return chart
 
     def _look(self, patient: Patient, chart: _Chart) -> None:
+        if patient.halted():
+            self._note(patient, chart, False)
+            return
         if patient.ready_path is None:
             self._note(patient, chart, self._knocked(patient.address))
             return

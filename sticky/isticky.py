@@ -288,6 +288,10 @@ class IContainer(Interface):
         Empty where nothing is known, and once it is ready or gone. May take some milliseconds.
         """
 
+    def halted() -> bool:
+        """Whether somebody has stopped its main process (SIGSTOP). The kernel takes connections for it all the same, and nobody
+        ever answers them. False where that cannot be told."""
+
     def terminate() -> None:
         """Ask it to end (SIGTERM to its process group)."""
 

@@ -114,6 +114,10 @@ class Running:
             self.log.failure("container {container} cannot be asked what it waits for", container=container)
             return ""
 
+    def halted(self, container: ContainerId) -> bool:
+        """See `IContainer.halted`. False of one that does not run."""
+        return container in self._running and self._running[container].halted()
+
     def has(self, container: ContainerId) -> bool:
         """Whether it runs, so that its end will be heard of."""
         return container in self._running

@@ -289,7 +289,8 @@ def _patients(servers: Servers, deployments: Mapping[ServerName, Deployments]) -
             address = server.containers.addresses.get(box.id)
             if box.state is ContainerState.READY and address is not None:
                 path = deployments[name].of(box.deployment).settings.ready_path
-                yield Patient(box.id, address, path, partial(server.unhealthy, box.id))
+                unhealthy, halted = partial(server.unhealthy, box.id), partial(server.containers.halted, box.id)
+                yield Patient(box.id, address, path, unhealthy, halted)
 
 
 def impatient(daemon: Daemon, reactor: Any) -> None:

@@ -19,8 +19,9 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "errors": (),
     "core": ("core", "errors"),
     "isticky": ("core.values", "core.tokens"),
-    "edge": ("edge", "core.values", "core.tokens", "errors", "exhaustion", "isticky", "networks", "observe"),
+    "edge": ("edge", "core.values", "core.tokens", "doors", "errors", "exhaustion", "isticky", "networks", "observe"),
     "networks": (),
+    "doors": ("exhaustion",),
     "exhaustion": (),
     "control": (
         "control",
@@ -37,6 +38,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "containers": (
         "containers",
         "core.values",
+        "doors",
         "errors",
         "exhaustion",
         "forking",

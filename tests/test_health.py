@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 from itertools import pairwise
 
 from twisted.internet.defer import Deferred
@@ -24,6 +25,7 @@ class HealthCase(SynchronousTestCase):
         self.clock = Clock()
         self.ready: dict[int, str | None] = {}  #: number -> path of its probe
         self.deaf: set[Address] = set()
+        self.halted: set[int] = set()
         self.asked: list[tuple[float, Address]] = []
         self.probes: list[tuple[Address, str, Deferred[int]]] = []
         self.ended: list[int] = []
@@ -42,7 +44,13 @@ class HealthCase(SynchronousTestCase):
             self.ready.pop(number)
 
         return [
-            Patient(ContainerId(f"ct-{number}"), address(number), path, lambda number=number: end(number))  # type: ignore[misc]
+            Patient(
+                ContainerId(f"ct-{number}"),
+                address(number),
+                path,
+                partial(end, number),
+                partial(self.halted.__contains__, number),
+            )
             for number, path in self.ready.items()
         ]
 
@@ -107,6 +115,16 @@ class PortTests(HealthCase):
         self.assertEqual(self.ended, [])
         self.wait(6)
         self.assertEqual(self.ended, [1])
+
+    def test_one_that_is_stopped_does_not_answer_though_its_port_is_open(self) -> None:
+        self.ready.update({1: None, 2: None})
+        self.wait(20)
+        self.halted.update(self.ready)
+        self.wait(PATIENCE)
+        self.assertEqual(self.ended, [])
+        self.halted.discard(1)
+        self.wait(20)
+        self.assertEqual(self.ended, [2])
 
     def test_a_thousand_failed_connects_are_one_question_a_second(self) -> None:
         self.ready[1] = None

@@ -13,6 +13,7 @@ import attrs
 
 from sticky.exhaustion import is_ours
 
+STOPPED = "T"  #: the state of who has been stopped by a signal; "t" is one whom somebody traces
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 

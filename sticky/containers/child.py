@@ -13,7 +13,7 @@ from zope.interface import implementer
 
 from sticky import networks
 from sticky.containers import endings, killing, logs
-from sticky.containers.census import Process, boot_id, look
+from sticky.containers.census import STOPPED, Process, boot_id, look
 from sticky.containers.cgroups import Group
 from sticky.containers.isolation import Descendants
 from sticky.containers.knocking import IProbeReactor, Knocker, http_status
@@ -120,6 +120,14 @@ class Child:
             return ""  # we are about to hear of its exit
         found = listens_on(self.pid, network)
         return lacking(self.spec, self.spec.host, self.port, self._readiness.refusal, found)
+
+    def halted(self) -> bool:
+        """See `IContainer`."""
+        try:
+            process = None if self.pid is None else look(self.pid)
+        except OSError:
+            return False  # no descriptors left to look with
+        return process is not None and process.state == STOPPED
 
     def same_program(self, spec: ContainerSpec) -> bool:
         """Whether this is another copy of what the spec runs."""
@@ -396,6 +404,8 @@ class Child:
             self._seen |= started_by(self.pid)  # once it has exited it leads to nobody any more
         try:
             os.killpg(self.pid, number)
+            if number == signal.SIGTERM:
+                os.killpg(self.pid, signal.SIGCONT)  # one that is stopped hears of it then
         except ProcessLookupError:
             self._hold.send(number)
         except PermissionError:

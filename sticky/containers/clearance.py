@@ -6,7 +6,6 @@ Folders are removed in a thread: nobody knows how much a program has put there, 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,11 @@ from typing import Any
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from sticky.containers.cgroups import Group
 from sticky.containers.isolation import RUNTIME_FOLDER
+from sticky.containers.removal import remove_tree
 from sticky.core.values import ContainerId
 
 _AGAIN = 0.05  # seconds; a process that was killed takes some, and until then its group stays
@@ -43,13 +44,20 @@ class Clearance:
 
     def remove_folder(self, folder: Path) -> None:
         """With all that is in it, soon. What cannot be removed stays."""
-        removal = self._in_thread(shutil.rmtree, folder, ignore_errors=True)
+        removal = self._in_thread(remove_tree, folder)
         self._folders.add(removal)
+
+        def stays(failure: Failure) -> None:
+            if failure.check(OSError) is None:
+                self._log.failure("a scratch folder stays behind", failure)
+            elif failure.check(FileNotFoundError) is None:
+                reason = failure.getErrorMessage()
+                self._log.warn("the scratch folder {folder} stays behind: {reason}", folder=str(folder), reason=reason)
 
         def done(_: object) -> None:
             self._folders.discard(removal)
 
-        removal.addErrback(lambda failure: self._log.failure("a scratch folder stays behind", failure)).addBoth(done)
+        removal.addErrback(stays).addBoth(done)
 
     def clear_scratch(self, root: Path, known: Collection[ContainerId]) -> frozenset[str]:
         """Remove the folders of containers that are not known from a folder of scratch folders. Returns their names.

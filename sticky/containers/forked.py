@@ -23,6 +23,7 @@ from sticky.containers.isolation import Isolation
 from sticky.containers.place import Place
 from sticky.containers.reports import ReportPipe
 from sticky.containers.seats import Seats, new_mark
+from sticky.containers.snapshots import Forked
 from sticky.core.values import ContainerId, ServerName
 from sticky.isticky import Address, ContainerSpec, Snapshot, UNIXAddress
 
@@ -129,12 +130,12 @@ class Forking:
                 "cgroups": [] if as_other else entrances,
                 "rlimits": {} if as_other else dict(isolation.rlimits),
             }
-            pid = seat.server.fork(asked, given, partial(_put_into, entrances if as_other else ()))
-            if pid is None:
+            forked = seat.server.fork(asked, given, partial(_put_into, entrances if as_other else ()))
+            if forked is None:
                 return False
             ours.pop_all()
         seat.proven()
-        self._born(child, pid, candidates, report, lifeline, door)
+        self._born(child, forked, candidates, report, lifeline, door)
         return True
 
     def stop(self) -> None:
@@ -150,23 +151,20 @@ class Forking:
     def _born(
         self,
         child: Child,
-        pid: int,
+        forked: Forked,
         candidates: Sequence[Address],
         report: ReportPipe | None,
         lifeline: int | None,
         door: Address | None,
     ) -> None:
+        pid = forked.pid
         try:
             boot, process = boot_id(), look(pid)
         except OSError:
-            boot, process = "", None  # no descriptors left: nor for a pidfd, so that it counts as ended
+            boot, process = "", None  # no descriptors left
         started = 1 if process is None else process.started
         place = Place(boot, pid, started, child.port or 1, tuple(candidates), True)
-        try:
-            descriptor: int | None = os.pidfd_open(pid)
-        except OSError:
-            descriptor = None  # it has ended already, or an old kernel: by looking
-        hold = _Hold(self._reactor, place, descriptor, report)
+        hold = _Hold(self._reactor, place, forked.descriptor, report)
         self._kin[pid] = _Kin(child, hold, lifeline)
         child.expect(candidates, hold)
         child.launched(pid)

@@ -7,14 +7,26 @@ import os
 import re
 import select
 import socket
+from typing import Any, cast
 
-from twisted.internet.defer import Deferred, fail
-from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint, UNIXClientEndpoint
-from twisted.internet.error import ConnectError, ConnectionDone
-from twisted.internet.interfaces import IReactorTCP, IReactorTime, IReactorUNIX, IStreamClientEndpoint, ITCPTransport
+from twisted.internet.address import UNIXAddress
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.error import ConnectError, ConnectionDone, getConnectError
+from twisted.internet.interfaces import (
+    IProtocol,
+    IProtocolFactory,
+    IReactorSocket,
+    IReactorTCP,
+    IReactorTime,
+    IStreamClientEndpoint,
+    ITCPTransport,
+)
 from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
+from sticky import doors
 from sticky.exhaustion import is_ours
 from sticky.isticky import Address, TCPAddress
 from sticky.networks import inside
@@ -48,11 +60,13 @@ class Knocker:
                     raise
                 return False  # the container is gone, and its network with it
             try:
-                attempt.connect(_place(address))
-            except OSError as error:
-                if error.errno != errno.EINPROGRESS:
-                    attempt.close()
-                    return False
+                number = _reach(attempt, address)
+            except OSError:
+                attempt.close()
+                raise
+            if number not in (0, errno.EINPROGRESS):
+                attempt.close()
+                return False
         poll = select.poll()  # not select(): it fails for descriptors above 1023
         poll.register(attempt, select.POLLOUT)
         if not poll.poll(0):
@@ -68,7 +82,7 @@ class Knocker:
             attempt.close()
 
 
-class IProbeReactor(IReactorTime, IReactorTCP, IReactorUNIX):
+class IProbeReactor(IReactorTime, IReactorTCP, IReactorSocket):
     """What `http_status` needs from a reactor."""
 
 
@@ -134,19 +148,39 @@ class _Probe(Protocol):
             self.transport.abortConnection()
 
 
+@implementer(IStreamClientEndpoint)
+class _Door:
+    """A Unix socket, connected to or not within the call."""
+
+    def __init__(self, reactor: IProbeReactor, path: str) -> None:
+        self._reactor = reactor
+        self._path = path
+
+    def connect(self, protocolFactory: IProtocolFactory) -> Deferred[IProtocol]:
+        """Part of IStreamClientEndpoint."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as attempt:
+            number = doors.connect(attempt, self._path)
+            if number:
+                return fail(getConnectError((number, os.strerror(number))))
+            protocol = protocolFactory.buildProtocol(UNIXAddress(self._path))
+            assert protocol is not None
+            self._reactor.adoptStreamConnection(attempt.fileno(), socket.AF_UNIX, cast(Any, _Once(protocol)))
+        return succeed(protocol)
+
+
 class _Once(Factory):
     noisy = False
 
-    def __init__(self, probe: _Probe) -> None:
-        self._probe = probe
+    def __init__(self, protocol: IProtocol) -> None:
+        self._protocol = protocol
 
-    def buildProtocol(self, addr: object) -> _Probe:
-        return self._probe
+    def buildProtocol(self, addr: object) -> Any:
+        return self._protocol
 
 
 def _endpoint(reactor: IProbeReactor, address: Address, timeout: float) -> IStreamClientEndpoint:
     if not isinstance(address, TCPAddress):
-        return UNIXClientEndpoint(reactor, address.path, timeout)
+        return _Door(reactor, address.path)
     if _family(address) == socket.AF_INET6:
         return TCP6ClientEndpoint(reactor, address.host, address.port, timeout)
     return TCP4ClientEndpoint(reactor, address.host, address.port, timeout)
@@ -168,5 +202,8 @@ def _family(address: Address) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address.host else socket.AF_INET
 
 
-def _place(address: Address) -> tuple[str, int] | bytes:
-    return (address.host, address.port) if isinstance(address, TCPAddress) else os.fsencode(address.path)
+def _reach(attempt: socket.socket, address: Address) -> int:
+    """An errno. Raises OSError where no descriptor is left."""
+    if isinstance(address, TCPAddress):
+        return attempt.connect_ex((address.host, address.port))
+    return doors.connect(attempt, address.path)

@@ -1,4 +1,4 @@
-"""Launches a container's program: its addresses, folder, environment and log, then a child that becomes it by `spawn.py`.
+"""Launches a container's program: its addresses, folder, environment and log, then a child that becomes it (`launchers.py`).
 
 Must not know what becomes of it.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,11 +17,11 @@ from sticky.containers.child import READY_FILE, Child
 from sticky.containers.environment import environment, filled, placeholders
 from sticky.containers.forked import Forking
 from sticky.containers.isolation import RUNTIME_FOLDER, Isolation
+from sticky.containers.launchers import command_line
 from sticky.containers.reports import Reports
-from sticky.containers.spawn import DROPPED, KEEP_REPORT, OUTLIVES, REPORT_FD
+from sticky.containers.spawn import OUTLIVES, REPORT_FD
 from sticky.isticky import Address, ContainerSpec, TCPAddress, UNIXAddress
 
-_SCRIPT = str(Path(__file__).with_name("spawn.py"))
 _LONGEST_SOCKET_PATH = 107  # bytes: sun_path without its closing NUL (unix(7))
 _LOOPBACK = ("127.0.0.1", "localhost")  # a program told "localhost" may take ::1 alone, as Node does since version 17
 
@@ -43,8 +42,6 @@ class Launcher:
     def launch(self, child: Child, port: int, isolation: Isolation) -> None:
         """Start it on this port. Raises OSError, and ValueError where the spec cannot be run at all."""
         spec = child.spec
-        if not spec.command:
-            raise ValueError("there is nothing to run")
         socket_path = str(spec.scratch / "http.sock")
         candidates = self._candidates(spec, port, socket_path)
         who = None if isolation.user is None else confinement.user(isolation.user)
@@ -58,6 +55,9 @@ class Launcher:
             "container_id": spec.container,
             "url": spec.url,
         }
+        command = filled(spec.command, values)
+        if not command or not command[0]:
+            raise ValueError("there is nothing to run")
         env = self._environment(spec, port, who)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -65,18 +65,8 @@ class Launcher:
             try:
                 if spec.snapshot and self._forking.launch(child, candidates, env, socket_path, output, isolation):
                     return
-                report = KEEP_REPORT if spec.reports_ready else ""
-                arguments = [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    _SCRIPT,
-                    str(self._parent),
-                    report,
-                    env.get("LC_CTYPE", DROPPED),
-                ]
                 confined = confinement.lines(spec, isolation, child.group, who)
-                arguments += [str(spec.directory), confined, *filled(spec.command, values)]
+                arguments = command_line(self._parent, spec.reports_ready, env, spec.directory, confined, command)
                 reports = Reports(child)
                 child.expect(candidates, reports)
                 lean.start(self._reactor, reports, arguments, env, {0: nothing, 1: output, 2: output, REPORT_FD: "r"})

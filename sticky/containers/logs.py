@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import quote
@@ -29,7 +31,7 @@ def open_log(path: Path) -> int:
     O_APPEND makes a truncation from outside safe: the next write goes to the new end, not to a hole.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return _opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 def last_lines(path: Path) -> tuple[str, ...]:
@@ -59,7 +61,7 @@ def bound(path: Path, limit: int = LIMIT) -> bool:
         if path.stat().st_size <= limit:
             return False
         tail = _tail(path, min(_TAIL, limit // 2))
-        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        log = _opened(path, os.O_WRONLY | os.O_APPEND)
     except OSError:
         return False
     try:
@@ -100,6 +102,16 @@ def prune(folder: Path, server: ServerName, live: Collection[Path], kept: int = 
 
 
 def _tail(path: Path, size: int) -> bytes:
-    with open(path, "rb") as log:
+    with open(_opened(path, os.O_RDONLY), "rb") as log:
         log.seek(max(0, os.fstat(log.fileno()).st_size - size))
         return log.read(size)
+
+
+def _opened(path: Path, flags: int) -> int:
+    """Raises OSError for what is no plain file: a program that may write here could leave a pipe, which would hold us up for ever."""
+    log = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    if not stat.S_ISREG(os.fstat(log).st_mode):
+        os.close(log)
+        raise OSError(errno.EINVAL, "is no plain file", str(path))
+    os.set_blocking(log, True)  # whoever is given it
+    return log

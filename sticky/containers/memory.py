@@ -72,6 +72,10 @@ class MemoryContainer:
         """See `IContainer`."""
         return f"nothing of it listens on port {self._port}" if self.state is State.STARTING else ""
 
+    def halted(self) -> bool:
+        """See `IContainer`."""
+        return False
+
     def make_ready(self, address: Address | None = None) -> None:
         """It answers, on its own address if none is given. The listener hears of it at once, if there is one."""
         self._go(State.READY)

@@ -7,15 +7,17 @@ fork server is not warm (it still prepares, or has died) there is none to be had
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import attrs
 from twisted.internet.interfaces import IDelayedCall, IReadDescriptor
 from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import Logger
@@ -23,10 +25,12 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky.containers import endings, lean, logs
-from sticky.containers.spawn import DROPPED, REPORT_FD
+from sticky.containers.census import STOPPED, look
+from sticky.containers.launchers import command_line
+from sticky.containers.spawn import REPORT_FD
+from sticky.exhaustion import is_ours
 
 ANSWER_TIME = 0.5  #: seconds that a fork may take; a fork server that is slower is no use and is ended
-_SCRIPT = str(Path(__file__).with_name("spawn.py"))
 _LONGEST = 1 << 17
 REFILL_AFTER = 0.02  #: seconds; a fork made at once would take the processor from the container that has just begun
 _ATTEMPTS = 3  # a fork that waits may be killed, by the kernel for want of memory if by nobody else
@@ -39,6 +43,19 @@ class State(Enum):
     WARMING = "warming"  # it imports
     WARM = "warm"  # it forks
     DEAD = "dead"  # it has ended, or was ended
+
+
+@attrs.frozen
+class Forked:
+    """A process that has been forked. `descriptor`: a pidfd, whose owner this is; None where the kernel has none."""
+
+    pid: int
+    descriptor: int | None
+
+    def close(self) -> None:
+        """It is not wanted after all."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
 
 
 @implementer(IReadDescriptor)
@@ -78,8 +95,7 @@ class ForkServer(ProcessProtocol):
             logs.bound(output)
             log = logs.open_log(output)
             try:
-                arguments = [sys.executable, "-I", "-S", _SCRIPT, str(os.getpid()), "", env.get("LC_CTYPE", DROPPED)]
-                arguments += [str(directory), confined, *command]
+                arguments = command_line(os.getpid(), False, env, directory, confined, command)
                 lean.start(reactor, self, arguments, env, {0: theirs.fileno(), 1: log, 2: log, REPORT_FD: "r"})
             finally:
                 os.close(log)
@@ -105,8 +121,8 @@ class ForkServer(ProcessProtocol):
 
     def fork(
         self, asked: Mapping[str, object], given: Mapping[str, int], place: Callable[[int], None] = lambda pid: None
-    ) -> int | None:
-        """The pid of a new container; None where there is none to be had.
+    ) -> Forked | None:
+        """A new container; None where there is none to be had.
 
         See `forking.becoming` for what may be asked and given. `place` is called with the pid before the container may begin.
         Whoever is forked waits for a word of ours, and ends without: what comes too late leaves nothing behind.
@@ -119,21 +135,50 @@ class ForkServer(ProcessProtocol):
             if spare is None:
                 return None
             pid, waiting = spare
-            with waiting:
+            with waiting, ExitStack() as held:
                 try:
+                    found = self._found(pid)
+                    held.callback(found.close)
                     place(pid)
                     socket.send_fds(
                         waiting, [json.dumps({**asked, "descriptors": [*given]}).encode()], [*given.values()]
                     )
                 except (BrokenPipeError, ConnectionResetError, ProcessLookupError):
                     continue  # it was killed while it waited
+                held.pop_all()
             self._refill = self._reactor.callLater(REFILL_AFTER, self._ask)
-            return pid
+            return found
         return None
+
+    def _found(self, pid: int) -> Forked:
+        """Raises ProcessLookupError for one that has ended, and for any that is no child of the fork server.
+
+        Which runs the user's code, and perhaps as another user: it must not have us put a stranger into a group and kill it.
+        """
+        try:
+            descriptor: int | None = os.pidfd_open(pid)
+        except (ProcessLookupError, ValueError, OverflowError):
+            raise ProcessLookupError(errno.ESRCH, "it has ended") from None
+        except OSError as error:
+            if is_ours(error):
+                raise
+            descriptor = None  # an old kernel: by looking
+        found = Forked(pid, descriptor)
+        with ExitStack() as held:
+            held.callback(found.close)
+            process = look(pid)  # after the descriptor: from there on the number means this one or nobody
+            if process is None or process.parent != self.pid:
+                raise ProcessLookupError(errno.ESRCH, "it is no child of the fork server")
+            held.pop_all()
+        return found
 
     def _taken(self) -> tuple[int, socket.socket] | None:
         """The fork that waits, or the next one."""
         if self._spare is None:
+            if self._halted():
+                self.problem = "it has been stopped"
+                self.end()
+                return None
             self._ask()
             try:
                 self._socket.settimeout(ANSWER_TIME)
@@ -144,6 +189,11 @@ class ForkServer(ProcessProtocol):
                 self.end()
         spare, self._spare = self._spare, None
         return spare
+
+    def _halted(self) -> bool:
+        """Nobody waits for one that would not answer."""
+        process = None if self.pid is None else look(self.pid)
+        return process is not None and process.state == STOPPED
 
     def _ask(self) -> None:
         if self._refill is not None and self._refill.active():

@@ -23,6 +23,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from sticky import doors
 from sticky.edge.tcp import TCPStream
 from sticky.edge.transport import Stream, begin
 from sticky.isticky import Address, TCPAddress, UNIXAddress
@@ -95,11 +96,11 @@ class Connecting:
         self._writer = False
         try:
             with inside(network):
-                self._handle = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-            code = self._handle.connect_ex(address)
+                self._handle = handle = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            code = doors.connect(handle, address) if family == socket.AF_UNIX else handle.connect_ex(address)
             if code == errno.EINPROGRESS:
                 # On this machine it stands by now (connect(2) says so when asked again): nobody has to wait to be told.
-                code = self._handle.connect_ex(address)
+                code = handle.connect_ex(address)
         except OSError as error:  # no descriptors left, no such family, or the container's network is gone
             code = error.errno or errno.EIO
         if self._handle is not None and code in (0, errno.EISCONN):

@@ -207,6 +207,7 @@ class BackendConformance(Suite):
         await self.until(lambda: container.waits_for())
         self.assertRegex(container.waits_for(), r"^nothing of it listens on port \d+")
         self.assertEqual(other.waits_for(), "")
+        self.assertEqual((container.halted(), other.halted()), (False, False))
         container.terminate()
         await self.ending(container, recorder)
         self.assertEqual(recorder.heard(container), ["exited"])

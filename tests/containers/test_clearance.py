@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -109,6 +110,16 @@ class FolderTests(SynchronousTestCase):
         self.work()
         self.assertFalse(folder.exists())
         self.assertIsNone(self.successResultOf(stopped))
+
+    def test_what_stays_is_said_in_a_line(self) -> None:
+        said: list[str] = []
+        self.patch(
+            self.clearance, "_log", SimpleNamespace(warn=lambda text, **fields: said.append(text.format(**fields)))
+        )
+        for error in (FileNotFoundError(2, "nothing"), PermissionError(1, "not ours")):
+            self.clearance.remove_folder(Path("ct-one"))
+            self.threads.pop()[0].errback(error)
+        self.assertEqual(said, ["the scratch folder ct-one stays behind: [Errno 1] not ours"])
 
     def test_one_that_cannot_be_removed_is_said_and_holds_up_nothing(self) -> None:
         self.clearance.remove_folder(Path(self.mktemp()))

@@ -50,6 +50,20 @@ class LogTests(SynchronousTestCase):
         self.assertEqual(last_lines(self.path), ("\ufffd\ufffd",))
         self.assertEqual(last_lines(self.folder / "none"), ())
 
+    def test_what_is_no_file_holds_nobody_up_and_is_not_written_to(self) -> None:
+        other = self.folder / "other"
+        other.write_bytes(b"x" * 1000)
+        for make in (os.mkfifo, lambda path: path.symlink_to(other), Path.mkdir):
+            self.path.unlink()
+            make(self.path)
+            self.assertEqual(last_lines(self.path), ())
+            self.assertFalse(bound(self.path, 1))
+            self.assertRaises(OSError, open_log, self.path)
+            self.assertEqual(other.stat().st_size, 1000)
+            if self.path.is_dir() and not self.path.is_symlink():
+                self.path.rmdir()
+                self.path.touch()
+
     def test_a_log_within_its_limit_is_left_alone(self) -> None:
         self.write(b"x" * 100)
         self.assertFalse(bound(self.path, 100))

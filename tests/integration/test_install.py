@@ -44,7 +44,7 @@ class InstallTests(SynchronousTestCase):
             path = ROOT / name
             if path.is_dir():
                 shutil.copytree(
-                    path, source / name, ignore=shutil.ignore_patterns("__pycache__", "dropin.cache", "*.so")
+                    path, source / name, ignore=shutil.ignore_patterns("__pycache__", "dropin.cache", "*.so", "_spawn")
                 )
             else:
                 shutil.copy(path, source / name)
@@ -70,6 +70,9 @@ class InstallTests(SynchronousTestCase):
         backends = "from sticky.containers.plugins import installed; print(installed()['process'].load().name)"
         self.assertEqual(self.run_in(self.elsewhere, bin / "python", "-c", backends), "process\n")
         self.assertEqual(self.shipped(bin), [])
+        launcher = "from sticky.containers.launchers import compiled; print(compiled())"
+        built = bool(shutil.which("cc"))
+        self.assertEqual(self.run_in(self.elsewhere, bin / "python", "-c", launcher), f"{built}\n")
 
     def shipped(self, bin: Path) -> list[str]:
         """Files of the package in the tree that the environment lacks."""
@@ -77,7 +80,10 @@ class InstallTests(SynchronousTestCase):
         ours = [
             path
             for path in (ROOT / "sticky").rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".c")
+            if path.is_file()
+            and "__pycache__" not in path.parts
+            and path.suffix not in (".so", ".c")
+            and path.name != "_spawn"
         ]
         self.assertGreater(len(ours), 50)
         return [str(path) for path in ours if not Path(where, path.relative_to(ROOT / "sticky")).is_file()]

@@ -15,7 +15,7 @@ from sticky.containers.ports import Ports
 from sticky.errors import IllegalEvent
 from tests.containers.conformance import Program
 from tests.fakes.descriptors import no_descriptors_left
-from tests.integration.children import PYTHON, STUBBORN, alive, written, zombies
+from tests.integration.children import LISTENS, PYTHON, STUBBORN, alive, written, zombies
 from tests.integration.process_case import COMMANDS, REACTOR, ProcessTestCase
 
 
@@ -131,6 +131,15 @@ time.sleep(600)
         container.terminate()
         await self.exit(container)
         self.assertEqual(await self.output(container), ["up", "told"])
+
+    async def test_one_that_has_stopped_itself_is_seen_and_hears_of_its_end_all_the_same(self) -> None:
+        stops = LISTENS.replace("time.sleep(600)", "os.kill(os.getpid(), 19); time.sleep(600)")
+        container = self.run_container(*PYTHON, stops)
+        await self.ready(container)
+        await self.until(container.halted)
+        container.terminate()
+        self.assertEqual((await self.exit(container)).signal, signal.SIGTERM)
+        self.assertFalse(container.halted())
 
     async def test_what_a_crashed_program_leaves_may_end_in_its_own_way(self) -> None:
         helper = """

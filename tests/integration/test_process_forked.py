@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ from unittest import SkipTest
 
 import attr
 
+from sticky.containers import forked, snapshots
+from sticky.containers.census import STOPPED
 from sticky.containers.child import Child
 from sticky.containers.process import ProcessBackend
 from sticky.core.values import ContainerId, DeploymentId, ServerName
@@ -49,6 +52,16 @@ def begin(given):
         os._exit(end.code)
     os._exit(0)
 Control().serve(lambda: None, begin)
+"""
+#: Says of a process that is no child of its own that it has forked it.
+LIAR = """
+import json, os, socket, sys
+control = socket.socket(fileno=os.dup(0))
+control.send(b'{"warm": true}')
+while control.recv(1 << 17):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    socket.send_fds(control, [json.dumps({"pid": int(sys.argv[1])}).encode()], [theirs.fileno()])
+    kept = ours
 """
 SNAPSHOT = (sys.executable, "-c", ZYGOTE)
 ECHO = ServerName("echo")
@@ -203,6 +216,34 @@ class LifeTests(ForkedCase):
         self.assertEqual({self.parent(container) for container in containers}, {zygote})
         for container in containers:
             await self.ready(container)
+
+    async def test_one_that_was_stopped_is_replaced_and_nobody_waits_for_it(self) -> None:
+        zygote = await self.warmed()
+        self.patch(snapshots, "ANSWER_TIME", 60.0)  # seconds that would be felt
+        first = self.fork()
+        os.kill(zygote, signal.SIGSTOP)
+        await self.until(lambda: STOPPED in Path(f"/proc/{zygote}/stat").read_text().rpartition(") ")[2][:1])
+        scratch = self.fork()  # the one that was forked ahead is taken
+        self.assertIn("command not found", (await self.exit(scratch)).message)
+        again = await self.warm(but=zygote)
+        self.assertEqual(self.parent(self.fork()), again)
+        await self.ready(first)
+
+    async def test_one_that_calls_a_stranger_its_fork_is_not_believed(self) -> None:
+        stranger = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(stranger.wait)
+        self.addCleanup(stranger.kill)
+        placed: list[int] = []
+        self.patch(forked, "_put_into", lambda entrances, pid: placed.append(pid))
+        for pid in (stranger.pid, os.getpid(), 0, -1, 1, 1 << 40):
+            spec = self.forked_spec(snapshot=(sys.executable, "-c", LIAR, str(pid)), deployment=DeploymentId(f"d{pid}"))
+            self.backend.warm(spec)
+            await self.warm()
+            container = self.backend.spawn(spec, self.recorder)
+            self.spawned.append(container)
+            self.assertNotEqual(container.pid, pid)
+            self.assertIn("command not found", (await self.exit(container)).message)
+        self.assertEqual((placed, stranger.poll()), ([], None))
 
     async def test_one_that_waits_ends_with_the_zygote(self) -> None:
         zygote = await self.warmed()

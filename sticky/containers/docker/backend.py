@@ -202,6 +202,10 @@ class _Stillborn:
         """See `IContainer`."""
         return ""
 
+    def halted(self) -> bool:
+        """See `IContainer`."""
+        return False
+
     def terminate(self) -> None:
         """See `IContainer`."""
 

@@ -92,6 +92,10 @@ class DockerContainer:
             return ""
         return lacks(self.spec, self.options, self.port, self._readiness.refusal)
 
+    def halted(self) -> bool:
+        """See `IContainer`."""
+        return False  # an Engine shows its processes only to who asks for them
+
     @property
     def state(self) -> State:
         return self._state
