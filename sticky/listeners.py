@@ -82,7 +82,7 @@ class Listeners(Service):
         A listener that cannot be opened is the operator's to mend: one line on stderr and exit status 1.
         """
         if not self.inherited:
-            self._url_file.unlink(missing_ok=True)  # of a daemon that died
+            self._take_away()  # what a daemon that died has left
         for endpoint in self._endpoints:
             given = list(self.inherited.get(endpoint, ()))
             try:
@@ -103,7 +103,7 @@ class Listeners(Service):
     def stopService(self) -> Deferred[list[tuple[bool, None]]]:
         """Accept no more connections, drop those there are, and take the address away."""
         super().stopService()  # type: ignore[no-untyped-call]
-        self._url_file.unlink(missing_ok=True)
+        self._take_away()
         closing = self._close()
         if self._factory is not None:
             self._factory.context.stop()
@@ -150,6 +150,14 @@ class Listeners(Service):
         self._public_urls = public_urls
         if self.running:
             self._write_urls()
+
+    def _take_away(self) -> None:
+        try:
+            self._url_file.unlink(missing_ok=True)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self.log.error("cannot remove {file}: {reason}", file=str(self._url_file), reason=error.strerror)
 
     def _announce(self, urls: Sequence[str]) -> None:
         self._write_urls()

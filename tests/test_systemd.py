@@ -26,7 +26,12 @@ LATER = ("DelegateSubgroup",)  #: since systemd 254; an earlier one says so, and
 
 #: Directives that our units use, with the manual page that says what they mean.
 KNOWN = {
-    "Unit": {"Description": "systemd.unit(5)", "After": "systemd.unit(5)", "Wants": "systemd.unit(5)"},
+    "Unit": {
+        "Description": "systemd.unit(5)",
+        "After": "systemd.unit(5)",
+        "Wants": "systemd.unit(5)",
+        "StartLimitIntervalSec": "systemd.unit(5)",
+    },
     "Service": {
         "Type": "systemd.service(5)",
         "NotifyAccess": "systemd.service(5)",
@@ -36,6 +41,7 @@ KNOWN = {
         "RestartSec": "systemd.service(5)",
         "TimeoutStartSec": "systemd.service(5)",
         "TimeoutStopSec": "systemd.service(5)",
+        "OOMPolicy": "systemd.service(5)",
         "KillMode": "systemd.kill(5)",
         "User": "systemd.exec(5)",
         "WorkingDirectory": "systemd.exec(5)",
@@ -44,6 +50,7 @@ KNOWN = {
         "LimitNOFILE": "systemd.exec(5)",
         "NoNewPrivileges": "systemd.exec(5)",
         "ProtectSystem": "systemd.exec(5)",
+        "TasksMax": "systemd.resource-control(5)",
         "Delegate": "systemd.resource-control(5)",
         "DelegateSubgroup": "systemd.resource-control(5)",
     },
@@ -125,5 +132,8 @@ class UnitTests(SynchronousTestCase):
         for name in ("sticky.service", "shown-sticky.service"):
             service = parsed(self.units[name])["Service"]
             self.assertEqual(service["KillMode"], "process", name)
+            # systemd.service(5): by default one process of the unit that is killed for want of memory is the unit's end.
+            self.assertEqual(service["OOMPolicy"], "continue", name)
+        self.assertEqual(parsed(self.units["sticky.service"])["Unit"]["StartLimitIntervalSec"], "0")
         service = parsed(self.units["sticky.service"])["Service"]
         self.assertEqual((service["Type"], service["NotifyAccess"], service["Restart"]), ("notify", "all", "always"))

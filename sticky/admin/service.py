@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort
+from twisted.internet.interfaces import IDelayedCall, IListeningPort
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger, LogPublisher, globalLogPublisher
@@ -28,6 +30,7 @@ from sticky.ioperating import IOperating
 from sticky.irestarting import IRestarting
 from sticky.startup import CANNOT_START, give_up
 
+AGAIN_AFTER = 5.0  #: seconds between two attempts to make the socket, while its file system can only be read
 LAST_WORDS = 1.0  #: seconds between the end of this API and that of its connections
 
 
@@ -71,6 +74,7 @@ class AdminService(Service):
         self._guard = Guard(site)
         self._ports = AdminPorts(network, _Site(AdminResource(calls, door)), reactor)  # type: ignore[no-untyped-call]
         self._port: IListeningPort | None = None
+        self._again: IDelayedCall | None = None
         self.succeeds = False  #: an earlier daemon has the addresses until this one takes over
 
     def privilegedStartService(self) -> None:
@@ -86,7 +90,8 @@ class AdminService(Service):
         try:
             sockets.make_way(self._path)
         except (sockets.Taken, OSError) as error:
-            _refuse(self._path, error)
+            if not _may_pass(error):
+                _refuse(self._path, error)
 
     def startService(self) -> None:
         """Listen: as the user that the daemon runs as from now on, whose socket it is to be. Fails as above."""
@@ -99,22 +104,59 @@ class AdminService(Service):
             self.log.warn("there is no admin socket: its path would be too long (daemon.admin)")
             return
         try:
-            with sockets.private():
-                self._port = self._reactor.listenUNIX(str(self._path), self._guard, mode=0o600)
-            self._point(self._path)
-        except (OSError, CannotListenError) as error:
+            self._open(self._path)
+        except (sockets.Taken, OSError, CannotListenError) as error:
             _refuse(self._path, error)
+
+    def _open(self, path: Path) -> None:
+        """Listen there; where the file system can only be read later: sessions of before are to be served meanwhile."""
+        self._again = None
+        try:
+            sockets.make_way(path)
+            with sockets.private():
+                self._port = self._reactor.listenUNIX(str(path), self._guard, mode=0o600)
+        except (OSError, CannotListenError) as error:
+            if not _may_pass(error):
+                raise
+            self.log.error(
+                "there is no admin socket as long as {path} cannot be made: {reason}", path=str(path), reason=str(error)
+            )
+            self._again = self._reactor.callLater(AGAIN_AFTER, self._try_again, path)
+            return
+        try:
+            self._point(path)
+        except OSError as error:
+            if not _may_pass(error):
+                raise
+            self.log.error(
+                "nobody is told that the admin socket is {path}: {reason}", path=str(path), reason=str(error)
+            )
+
+    def _try_again(self, path: Path) -> None:
+        try:
+            self._open(path)
+        except (sockets.Taken, OSError, CannotListenError) as error:
+            self.log.error("there is no admin socket: {reason}", reason=str(error))
+        if self._port is not None:
+            self.log.info("the admin socket {path} is there", path=str(path))
+
+    def _try_no_more(self) -> None:
+        again, self._again = self._again, None
+        if again is not None:
+            again.cancel()
 
     def stopService(self) -> Deferred[Any]:
         """Take the socket away and drop who is connected."""
         super().stopService()  # type: ignore[no-untyped-call]
         self._publisher.removeObserver(self._recent)
+        self._try_no_more()
         ports = self._ports.stopService()
         if self._port is None or self._path is None:
             return ports
         port, self._port = self._port, None
         self._path.touch()  # Twisted removes it, and would not close a port whose file somebody else has removed
-        self._pointer.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._pointer.unlink(missing_ok=True)
         closed = port.stopListening()
         self._guard.abort()
         return DeferredList([ports, *([] if closed is None else [closed])])
@@ -124,6 +166,7 @@ class AdminService(Service):
     async def rest(self) -> None:
         """Give the addresses up. Who is connected to the socket stays, and is answered."""
         await self._ports.stopService()
+        self._try_no_more()
         port, self._port = self._port, None
         if port is not None and self._path is not None:
             self._path.touch()
@@ -134,8 +177,7 @@ class AdminService(Service):
         self._ports.privilegedStartService()
         self._ports.startService()
         if self._path is not None:
-            with sockets.private():
-                self._port = self._reactor.listenUNIX(str(self._path), self._guard, mode=0o600)
+            self._open(self._path)
 
     def leave(self) -> Deferred[None]:
         """The other daemon answers. Who is connected has a moment to read the last answer; fires when it is over."""
@@ -157,6 +199,12 @@ class AdminService(Service):
 
     def _in_thread(self, function: Any, *arguments: Any) -> Deferred[Any]:
         return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), function, *arguments)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether it is the file system that can only be read, which is nobody's configuration."""
+    found = error.socketError if isinstance(error, CannotListenError) else error
+    return isinstance(found, OSError) and found.errno == errno.EROFS
 
 
 def _refuse(path: Path, error: Exception) -> NoReturn:

@@ -54,6 +54,8 @@ def make_way(path: Path) -> None:
         found = path.lstat()
     except FileNotFoundError:
         if not os.access(path.parent, os.W_OK | os.X_OK):
+            if can_only_be_read(path.parent):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path)) from None
             raise Taken(f"{path} cannot be made: its folder is not there, or is not ours to write to") from None
         return
     if not stat.S_ISSOCK(found.st_mode):
@@ -68,6 +70,14 @@ def make_way(path: Path) -> None:
             path.unlink(missing_ok=True)  # nobody listens there any more
             return
     raise Taken(f"another daemon answers on {path}; stop it, or choose another --state-dir")
+
+
+def can_only_be_read(folder: Path) -> bool:
+    """Whether it is on a file system where nobody may write, whatever the rights of its files."""
+    try:
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -193,6 +193,7 @@ class Client:
         served, self._served = self._served, None
         if served is not None:
             served.client_gone()
+        self._flush.forget()
 
     # --- the client's sending, as a producer
 
@@ -366,6 +367,17 @@ class Client:
             if self._state is state:
                 look = now + LOOK if self._paused or self._fin else NEVER
                 self.deadline = min(self._due, self._floor_at, look)
+
+    def put_off(self, seconds: float) -> None:
+        """From the sweep."""
+        self._moved_at += seconds
+        if self._due < NEVER:
+            self._due += seconds
+        if self._floor_at < NEVER:
+            self._floor_at += seconds
+            self._floor_bytes = ENOUGH  # the kernel took no more than its buffers hold: this time counts for nothing
+        if self.deadline < NEVER:
+            self.deadline += seconds
 
     def watch_rate(self, now: float) -> None:
         """A body begins: from now on it has to come fast enough, if there is a floor."""

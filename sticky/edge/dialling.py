@@ -106,7 +106,7 @@ class Connecting:
         if self._handle is not None and code in (0, errno.EISCONN):
             self._call = reactor.callLater(0, self.doWrite)
         elif self._handle is not None and code in (errno.EALREADY, errno.EINPROGRESS):
-            self._call = reactor.callLater(timeout, self._fail, TimeoutError())
+            self._call = reactor.callLater(timeout, self._too_late)
             self._writer = True
             reactor.addWriter(self)
         else:
@@ -140,6 +140,17 @@ class Connecting:
         stream = (Stream if handle.family == socket.AF_UNIX else TCPStream)(self._reactor, handle, protocol)
         self._stream = stream
         begin(stream)
+
+    def _too_late(self) -> None:
+        """It has taken too long. Or we have, and it stands or was refused: a reactor calls what is due before it looks."""
+        assert self._handle is not None
+        code = self._handle.connect_ex(self._address)
+        if code in (0, errno.EISCONN):
+            self.doWrite()
+        elif code in (errno.EALREADY, errno.EINPROGRESS):
+            self._fail(TimeoutError())
+        else:
+            self._fail(getConnectError((code, os.strerror(code))))
 
     def _peer(self) -> Any:
         # What was dialled: the kernel no longer knows the peer of a connection that was reset meanwhile (ENOTCONN).
@@ -177,8 +188,12 @@ class Connecting:
 
     def _settle(self, state: Attempt) -> None:
         self.state = state
-        if self._call is not None and self._call.active():
-            self._call.cancel()
+        call, self._call = (
+            self._call,
+            None,
+        )  # what has been called still knows this object: a cycle for the garbage collector
+        if call is not None and call.active():
+            call.cancel()
         if self._writer:
             self._reactor.removeWriter(self)
 

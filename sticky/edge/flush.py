@@ -18,7 +18,7 @@ class FlushWatch:
     __slots__ = ("_asked", "_front", "_linger", "_reset", "_watching", "transport")
 
     def __init__(self, front: Client) -> None:
-        self._front = front
+        self._front: Any = front
         self._asked = False
         self._linger = False
         self._reset = False
@@ -45,6 +45,11 @@ class FlushWatch:
         if self._watching:
             self._watching = False
             self.transport.unregisterProducer()
+
+    def forget(self) -> None:
+        """The connection is over, or somebody else's. Its front knows this object: a cycle for the garbage collector."""
+        self._watching = False
+        self._front = self.transport = None
 
     def resumeProducing(self) -> None:
         if not self._asked:  # from registerProducer itself: says nothing about the buffer

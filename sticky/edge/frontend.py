@@ -255,6 +255,7 @@ class Frontend(Client):
         """Give the connection away, without timer, producer or pause. Returns what came after the head."""
         self._become(_TAKEN)
         self.context.sweep.discard(self)
+        self._flush.forget()
         self._served = self._fields = self.straight = None
         self.resumeProducing()
         early, self._buffer = self._buffer, b""

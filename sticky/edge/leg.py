@@ -373,3 +373,12 @@ class Leg(Quietly):
 
     def _shake(self, data: bytes) -> None:
         raise errors.IllegalEvent("bytes during the opening handshake")
+
+
+class _Nobody:
+    """No relay: of a leg that is nobody's other any more."""
+
+
+#: In place of the other leg, once a relay is over: gone, and taking nothing.
+NOBODY = Leg(_Nobody())  # type: ignore[arg-type]
+NOBODY.phase = _LOST

@@ -141,6 +141,9 @@ class Upstream:
         """Idle for too long: closed before the container does it."""
         self.retire()
 
+    def put_off(self, seconds: float) -> None:
+        """This process stood still. The container did not, and has its own idea of how long a connection may be idle."""
+
 
 class _WriteWatch:
     """A pull producer that has nothing to give: the transport asks it for more when its buffer is empty."""

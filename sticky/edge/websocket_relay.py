@@ -16,7 +16,7 @@ from zope.interface import implementer
 from sticky import errors
 from sticky.core.values import EndReason
 from sticky.edge.handshake import Handshake
-from sticky.edge.leg import Leg, Phase
+from sticky.edge.leg import NOBODY, Leg, Phase
 from sticky.edge.legs import ClientLeg, ContainerLeg
 from sticky.edge.liveness import Deadlines, Marks
 from sticky.edge.parsing import ResponseHead
@@ -125,8 +125,9 @@ class Relay:
     def client_left(self) -> None:
         """The front lost the client."""
         if self.stage is _DIALLING:
+            lease = self._lease
             self._give_up()
-            self._lease.release()
+            lease.release()
 
     def failed(self, error: errors.Refusal) -> None:
         """No WebSocket comes of it: the front answers, and has the lease again. No-op once that is settled."""
@@ -360,9 +361,9 @@ class Relay:
         self.stage = stage
 
     def _forget(self) -> None:
-        """Without these no cycle is left for the garbage collector."""
-        self._front = self._handshake = self._connector = None
-        self.client.other, self.container.other = self.client, self.container
+        """Without these no cycle is left for the garbage collector: the lease's holder is this object."""
+        self._front = self._handshake = self._connector = self._lease = None
+        self.client.other = self.container.other = NOBODY
         del self.client, self.container
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from contextlib import suppress
@@ -19,12 +20,14 @@ class StateLock:
 
     def acquire(self) -> None:
         """Raises `ConfigError` that names the pid of whoever holds it."""
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = self._open()
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.pread(file, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            holder = os.pread(file, 32, 0).decode("ascii", "replace").strip()
             os.close(file)
+            if not Path("/proc", holder or "unknown").exists():
+                holder = "unknown"  # of one before it: where nothing can be written, nobody writes down who holds it
             raise ConfigError(
                 str(self._path.parent),
                 "state_dir",
@@ -32,6 +35,14 @@ class StateLock:
             ) from None
         self._file = file
         self.take_over()
+
+    def _open(self) -> int:
+        try:
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            if error.errno != errno.EROFS or not self._path.exists():
+                raise
+            return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)  # to hold it takes no right to write
 
     def is_there(self) -> bool:
         """Whether the file at our path is the one that we hold: False when the directory was moved, or another is in its place."""

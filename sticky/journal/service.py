@@ -9,9 +9,7 @@ from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
-from twisted.python.threadpool import ThreadPool
 
 from sticky import errors
 from sticky.core.memory import Memory
@@ -20,6 +18,7 @@ from sticky.errors import ConfigError
 from sticky.journal.lock import StateLock
 from sticky.journal.places import spawned_by
 from sticky.journal.store import Entry, open_store, this_boot
+from sticky.journal.thread import JournalThread
 from sticky.journal.writer import JournalWriter, NoJournal, Picture
 from sticky.startup import CANNOT_START, give_up
 
@@ -48,7 +47,7 @@ class JournalService:
         self._lock = StateLock(state_dir)
         self._reactor = reactor
         self._picture = picture
-        self._pool: ThreadPool | None = None
+        self._thread: JournalThread | None = None
         self._writer: JournalWriter | None = None
         self._of_another_boot = False
         self._there = True
@@ -83,9 +82,7 @@ class JournalService:
         """
         self._rests = True
         await self._opened.close()
-        if self._pool is not None:
-            self._pool.stop()
-            self._pool = None
+        self._end_thread()
         if not self._opened.whole:
             raise errors.StorageFailed(NOT_WHOLE, retry_after=OPEN_EVERY)
 
@@ -165,9 +162,7 @@ class JournalService:
         """Write what is pending, end the thread, give the state directory back."""
         if self._writer is not None:
             await self._writer.close()
-        if self._pool is not None:
-            self._pool.stop()
-            self._pool = None
+        self._end_thread()
         self._lock.release()
 
     @property
@@ -176,11 +171,15 @@ class JournalService:
         return self._writer
 
     def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
-        if self._pool is None:
+        if self._thread is None:
             # Not before it is needed: a thread that is there keeps alive a process that gives up while it starts.
-            self._pool = ThreadPool(1, 1, "journal")
-            self._pool.start()
-        return deferToThreadPool(self._reactor, self._pool, function, *arguments)
+            self._thread = JournalThread(self._reactor)
+        return self._thread.run(function, *arguments)
+
+    def _end_thread(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.stop()
 
 
 class NoJournalService(NoJournal):

@@ -90,6 +90,7 @@ class Store:
         self._dead = 0  # rows since the log was as short as it can be, at most so many of them mean nothing any more
         self._files: dict[Path, tuple[int, int]] = {}  # device and inode of each as we opened it
         self._directory = _identity(path.parent)
+        self.writable = True  #: False where the file system can only be read: what is there was found all the same
         self._connect(read)
 
     def in_place(self) -> bool:
@@ -126,6 +127,11 @@ class Store:
         """
         if _identity(self.path.parent) != self._directory:
             raise FileNotFoundError(errno.ENOENT, "its directory was moved or replaced", str(self.path.parent))
+        if not self.writable:
+            self._db.close()
+            self._connect(read=False)
+            self._rewrite(memories, places)
+            return None
         if not self.in_place():
             wrong = f"{self.path} was removed or replaced"
         else:
@@ -169,8 +175,14 @@ class Store:
 
     def _connect(self, read: bool) -> None:
         # Created with its mode, so that it is never readable for others, not even for a moment.
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self.writable = True
+        except OSError as error:
+            if error.errno != errno.EROFS or not read or not self.path.exists():
+                raise
+            self.writable = False
+        self._db = sqlite3.connect(self._name(), uri=True, isolation_level=None, check_same_thread=False, timeout=1.0)
         try:
             self._open(read)
         except BaseException:
@@ -178,6 +190,13 @@ class Store:
             raise
         found = {path: _identity(path) for path in _parts(self.path)[:2]}
         self._files = {path: identity for path, identity in found.items() if identity is not None}
+
+    def _name(self) -> str:
+        """For SQLite. One that can only be read has no index to make for what was committed last, unless it is there already."""
+        name = self.path.absolute().as_uri()
+        if self.writable:
+            return name
+        return f"{name}?mode=ro" if _parts(self.path)[1].exists() else f"{name}?immutable=1"
 
     def _open(self, read: bool) -> None:
         try:
@@ -191,9 +210,14 @@ class Store:
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version not in (0, SCHEMA):
                 raise Damaged(f"{self.path}: written by another version (schema {version}, this one is {SCHEMA})")
+            if not version and not self.writable:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self.path))
             if not version:  # what is there already takes no room on a disk that may be full
                 self._db.executescript(_TABLES)
                 self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+            if self.writable:
+                # With a header that speaks of a later format it can be read, and no write succeeds. This one changes nothing.
+                self._db.execute("DELETE FROM meta WHERE 0")
             if read:
                 self._read()
         except (sqlite3.Error, UnicodeDecodeError) as error:

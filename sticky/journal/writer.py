@@ -90,6 +90,8 @@ class JournalWriter:
         self._writing_since = 0.0
         self.whole = True  #: whether everything that was taken is in the file, but for what is pending
         self._anew = False  # what is under way is not worth anything: all that lives is to be written after it
+        if not store.writable:
+            self._break("its file system can only be read")
 
     @property
     def works(self) -> bool:
@@ -179,20 +181,23 @@ class JournalWriter:
     def _failed(self, failure: Failure, waiting: list[Deferred[None]]) -> None:
         if failure.check(sqlite3.Error, OSError) is None:
             self.log.failure("the journal failed in a way that the disk does not explain", failure)
-        self._complain(failure.getErrorMessage())
+        waiting += self._waiting
+        self._break(failure.getErrorMessage())
+        for one in waiting:
+            one.errback(errors.StorageFailed(retry_after=RETRY))
+
+    # --- while the disk fails
+
+    def _break(self, reason: str) -> None:
+        self._complain(reason)
         self._state = _State.BROKEN
         self.whole = False
         self._anew = False
-        waiting += self._waiting
         self._pending, self._waiting = [], []
         if self._closing:
             self._finish()
         else:
             self._call = self._clock.callLater(RETRY, self._mend)
-        for one in waiting:
-            one.errback(errors.StorageFailed(retry_after=RETRY))
-
-    # --- while the disk fails
 
     def _mend(self) -> None:
         """Write everything anew, from what lives at this moment; entries from now on come after it."""

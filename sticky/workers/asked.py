@@ -101,6 +101,7 @@ class FarRequests(ABC, Generic[Request]):
         waiting.errback(failure if failure.check(errors.Refusal) else Failure(errors.Unavailable()))
 
     def _leave(self, one: Request) -> None:
+        one.waiting = None  # it knows `one`: a cycle for the garbage collector
         if self._requests.pop(one.number, None) is not None:
             self._tell(self.over, one)
 

@@ -56,7 +56,7 @@ class Held:
         self._proxy = proxy
         self._session = session
         self._idle_since: float | None = None
-        self.lease: Lease | None = None
+        self.lease: Lease | None = None  # until it is over: it knows this object, a cycle for the garbage collector
 
     @property
     def idle_for(self) -> float:
@@ -75,9 +75,16 @@ class Held:
         except KeyError:
             raise BadMessage(f"{what} of a lease that {self.state.value}") from None
 
+    def end(self, what: str) -> Lease:
+        """It is over by this row of the table. Returns its lease, which is nobody's to keep."""
+        self.step(what)
+        lease, self.lease = self.lease, None
+        assert lease is not None
+        return lease
+
     def session_ended(self, reason: EndReason, detail: str | None) -> None:
         """See `ILeaseHolder`."""
-        self.step(messages.END)
+        self.end(messages.END)
         self._proxy.ended(self._session, reason, detail)
 
     def session_drains(self, reason: EndReason) -> None:
@@ -179,10 +186,10 @@ class Proxy:
         held = self._find(message)
         if held is None:
             return  # it ended while this was on its way
-        held.step(messages.BACK)
+        age = _age(message)
+        lease = held.end(messages.BACK)
         del self.held[SessionId(message["session"])]
-        assert held.lease is not None
-        held.lease.release(_age(message))
+        lease.release(age)
 
     def _suspend(self, message: Message) -> None:
         held = self._find(message)
@@ -204,7 +211,7 @@ class Proxy:
             held.lease.resume()
         except errors.SessionEnded:
             if self.held.pop(SessionId(message["session"]), None) is not None:
-                held.step(messages.END)
+                held.end(messages.END)
             raise
         held.step(messages.RESUME)
         held.count(1, 0.0)
@@ -331,9 +338,8 @@ class Proxy:
         for one in held.values():
             if one.state is Hold.OVER:
                 continue  # its idle time was over, and the release of another one has brought that to light
-            one.step(messages.BACK)
-            assert one.lease is not None
-            one.lease.release()  # when it was active last is not known: now at the latest, and no session is cut short
+            lease = one.end(messages.BACK)
+            lease.release()  # when it was active last is not known: now at the latest, and no session is cut short
         self._pushed.clear()
         unsettled, self._unsettled = self._unsettled, []
         for _, settled in unsettled:

@@ -111,7 +111,7 @@ class NearTurn:
     def __init__(self, turns: NearTurns, number: int, session: SessionId) -> None:
         self.number = number
         self.waiting: Deferred[Any] | None = None
-        self.lease: Any = None
+        self.lease: Any = None  # until it is over: it knows this object, a cycle for the garbage collector
         self._turns = turns
         self._session = session
 
@@ -155,6 +155,7 @@ class NearTurns:
     def ended(self, turn: NearTurn, session: SessionId, reason: EndReason, detail: str | None) -> None:
         """A session is over while a request of it has its turn."""
         self._turns.pop(turn.number, None)
+        turn.lease = None
         self._proxy.push(messages.END, session=session, reason=reason.value, detail=detail)
 
     def _turn(self, message: Message) -> Any:
@@ -171,9 +172,10 @@ class NearTurns:
 
     def _given(self, lease: Any, turn: NearTurn) -> Message:
         turn.waiting = None
-        turn.lease = lease
         if self._proxy.link.state is LinkState.CLOSED:
             lease.release()
+        else:
+            turn.lease = lease
         return {"address": plain(lease.address)}
 
     def _refused(self, failure: Failure, turn: NearTurn) -> Failure:
@@ -189,7 +191,8 @@ class NearTurns:
     def _leave(self, turn: NearTurn) -> None:
         self._turns.pop(turn.number, None)
         waiting, turn.waiting = turn.waiting, None
+        lease, turn.lease = turn.lease, None
         if waiting is not None:
             waiting.cancel()
-        elif turn.lease is not None:
-            turn.lease.release()
+        elif lease is not None:
+            lease.release()

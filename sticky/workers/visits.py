@@ -114,11 +114,17 @@ class NearVisit:
 
     def __init__(self, visits: NearVisits, number: int) -> None:
         self.number = number
-        self.lease: Any = None
+        self.lease: Any = None  # until it is over: it knows this object, a cycle for the garbage collector
         self._visits = visits
+
+    def end(self) -> None:
+        """The request is over at the proxy."""
+        lease, self.lease = self.lease, None
+        lease.release()
 
     def session_ended(self, reason: EndReason, detail: str | None) -> None:
         """See `ILeaseHolder`."""
+        self.lease = None
         self._visits.ended(self, reason, detail)
 
     def settled(self) -> Deferred[None]:
@@ -167,7 +173,8 @@ class NearVisits:
         """The proxy is gone, and its requests with it."""
         visits, self._visits = self._visits, {}
         for one in visits.values():
-            one.lease.release()
+            if one.lease is not None:  # else its container has stopped for the end of another one
+                one.end()
 
     def ended(self, one: NearVisit, reason: EndReason, detail: str | None) -> None:
         """Its container stops."""
@@ -200,7 +207,7 @@ class NearVisits:
     def _visited(self, message: Message) -> None:
         one = self._visits.pop(int(message["request"]), None)
         if one is not None:  # else its container has stopped, or it was refused, meanwhile
-            one.lease.release()
+            one.end()
 
     def _quiet(self, message: Message) -> None:
         one = self._visits.get(int(message["request"]))

@@ -8,7 +8,7 @@ import attrs
 from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 
-from sticky.edge.sweep import AFTER_A_FAULT, INTERVAL, NEVER, Sweep
+from sticky.edge.sweep import AFTER_A_FAULT, INTERVAL, NEVER, STANDSTILL, Sweep
 
 
 @attrs.define(eq=False)
@@ -26,6 +26,9 @@ class Entry:
         if self.fails:
             raise ValueError("on purpose")
         self.deadline = NEVER
+
+    def put_off(self, seconds: float) -> None:
+        self.deadline += seconds
 
 
 class SweepTests(TestCase):
@@ -64,7 +67,8 @@ class SweepTests(TestCase):
         self.assertEqual([len(entry.told) for entry in good], [1, 1])
         self.assertEqual([len(entry.told) for entry in broken], [1, 1, 1])
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 3)
-        self.clock.advance(AFTER_A_FAULT)  # it is not forgotten, nor does it fill the log
+        for _ in range(int(AFTER_A_FAULT / INTERVAL)):
+            self.clock.advance(INTERVAL)  # it is not forgotten, nor does it fill the log
         self.assertEqual([len(entry.told) for entry in broken], [2, 2, 2])
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 3)
 
@@ -79,3 +83,33 @@ class SweepTests(TestCase):
         self.clock.advance(INTERVAL)
         self.assertEqual(len(first.told + second.told), 1)
         self.assertEqual((len(self.sweep), self.clock.getDelayedCalls()), (0, []))
+
+    def test_time_in_which_the_process_stood_still_counts_for_nobody(self) -> None:
+        entries = [self.add(seconds) for seconds in (0.2, 1.0, 30.0, NEVER)]
+        self.clock.advance(INTERVAL + 600.0)  # its timers are late by 600 s
+        self.assertEqual([entry.told for entry in entries], [[], [], [], []])
+        self.clock.advance(INTERVAL)
+        self.assertEqual([len(entry.told) for entry in entries], [1, 1, 0, 0])
+        for _ in range(57):
+            self.clock.advance(INTERVAL)
+        self.assertEqual([len(entry.told) for entry in entries], [1, 1, 0, 0])
+        self.clock.advance(INTERVAL)
+        self.assertEqual([len(entry.told) for entry in entries], [1, 1, 1, 0])
+        self.assertEqual(entries[2].told, [630.0])
+
+    def test_one_that_is_only_a_little_late_puts_nothing_off(self) -> None:
+        entry = self.add(1.0)
+        self.clock.advance(INTERVAL + STANDSTILL * 0.9)
+        self.assertEqual(entry.told, [INTERVAL + STANDSTILL * 0.9])
+
+    def test_a_fault_of_one_that_is_put_off_is_not_another_ones(self) -> None:
+        class Broken(Entry):
+            def put_off(self, seconds: float) -> None:
+                raise ValueError("on purpose")
+
+        self.sweep.add(Broken(1.0))
+        entry = self.add(1.0)
+        self.clock.advance(600.0)
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+        self.assertEqual((entry.told, entry.deadline), ([], 600.5))
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)

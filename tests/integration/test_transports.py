@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.protocol import ClientFactory, Factory, Protocol
-from twisted.internet.task import deferLater
+from twisted.internet.task import Clock, deferLater
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
@@ -337,6 +338,15 @@ class EndTests(StreamCase):
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
 
+class Blind(Clock):
+    """A reactor that calls what is due and never looks at a socket."""
+
+    def addReader(self, reader: object) -> None:
+        pass
+
+    removeReader = addWriter = removeWriter = addReader
+
+
 class DialTests(StreamCase):
     async def test_a_listener_and_a_dial_meet(self) -> None:
         made: list[Noting] = []
@@ -386,6 +396,45 @@ class DialTests(StreamCase):
         self.assertEqual(addresses, [IPv4Address("TCP", *listener.getsockname())])
         self.assertEqual(dialled.transport.getPeer(), IPv4Address("TCP", "", 0))
         await self.until(lambda: dialled.ended)
+
+    async def test_patience_that_ends_after_a_standstill_is_no_reason_to_give_up_what_stands_or_was_refused(
+        self,
+    ) -> None:
+        """The timer is called before anybody looks at the socket: what counts is how that is."""
+        for becomes, expected in (("slow", "TimeoutError"), ("refused", "ConnectionRefusedError"), ("stands", "")):
+            listener = socket.socket()
+            self.addCleanup(listener.close)
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(0)
+            first = socket.create_connection(listener.getsockname())  # there is no room for another one
+            self.addCleanup(first.close)
+            dialled = Noting()
+            failed: list[str] = []
+
+            class One(ClientFactory):
+                def buildProtocol(self, address: Any, dialled: Noting = dialled) -> Any:
+                    return dialled
+
+                def clientConnectionFailed(self, connector: Any, reason: Failure, failed: list[str] = failed) -> None:
+                    failed.append(type(reason.value).__name__)
+
+            blind = Blind()
+            attempt = Connecting(blind, socket.AF_INET, listener.getsockname(), One(), 5)
+            handle = attempt._handle
+            assert handle is not None
+            if becomes == "refused":
+                listener.close()
+            elif becomes == "stands":
+                listener.accept()[0].close()
+            if becomes != "slow":
+                await self.until(lambda handle=handle: select.select([], [handle], [], 0)[1])
+            self.assertIs(attempt.state, Attempt.UNDER_WAY)
+            blind.advance(600)
+            self.assertEqual((failed, dialled.transport is None), ([expected], True) if expected else ([], False))
+            blind.advance(0)
+            if dialled.transport is not None:
+                dialled.transport.abortConnection()
+                blind.advance(0)
 
     async def test_a_dialled_protocol_that_fails_at_once_loses_its_connection(self) -> None:
         listener = socket.create_server(("127.0.0.1", 0))

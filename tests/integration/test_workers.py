@@ -73,7 +73,7 @@ class WorkerTests(WorkersCase):
         fields = {"Modal-Authorization": f"Bearer {token}"}
 
         def status() -> dict[str, object]:
-            answer = self.http.get(f"{self.url}/_modal/sessions/status", headers=fields, timeout=5)
+            answer = self.http.get(f"{self.url}/_modal/sessions/status", headers=fields, timeout=60)
             self.assertEqual(answer.status_code, 200, answer.text)
             found: dict[str, object] = answer.json()
             return found
@@ -93,7 +93,7 @@ class WorkerTests(WorkersCase):
         self.spread(token)
         fields = {"Modal-Authorization": f"Bearer {token}"}
         url = f"{self.url}/_modal/sessions/status"
-        until("it expires", lambda: self.http.get(url, headers=fields, timeout=5).status_code == 410)
+        until("it expires", lambda: self.http.get(url, headers=fields, timeout=60).status_code == 410)
         self.assertEqual(self.get(token).json()["error"], "idle_timeout")
 
     def test_a_start_tells_how_it_stands_through_a_worker(self) -> None:
@@ -153,7 +153,7 @@ class WorkerTests(WorkersCase):
         try:
             fields = {"Modal-Authorization": f"Bearer {token}"}
             url = f"{self.url}/_modal/sessions/status"
-            return self.http.get(url, headers=fields, timeout=5).status_code
+            return self.http.get(url, headers=fields, timeout=60).status_code
         except requests.ConnectionError:
             return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from contextlib import closing
@@ -112,6 +113,45 @@ class StoreTests(SynchronousTestCase):
         again.write([])
         self.assertEqual(len(again.memories[ONE].names.expired), 200)
 
+    def only_read(self) -> Any:
+        """As on a file system that can only be read."""
+        really = os.open
+
+        def refuse(path: Any, flags: int, *more: Any, **others: Any) -> int:
+            if flags & (os.O_RDWR | os.O_WRONLY):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+            return really(path, flags, *more, **others)
+
+        return self.patch(os, "open", refuse)
+
+    def test_one_that_can_only_be_read_is_read_and_written_anew_once_it_can(self) -> None:
+        created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
+        for tidy in (
+            False,
+            True,
+        ):  # with a log beside it that was not folded in, as a killed daemon leaves it, or without
+            written = self.open()
+            written.rewrite({ONE: Memory.of([created])}, {})
+            if tidy:
+                self.close()
+            self.assertEqual(self.path.with_name(self.path.name + "-wal").exists(), not tidy)
+            patched = self.only_read()
+            store = self.open()
+            self.assertEqual((store.writable, store.memories), (False, {ONE: Memory.of([created])}))
+            self.assertEqual(self.assertRaises(OSError, store.rewrite, {}, {}).errno, errno.EROFS)
+            self.assertRaises(sqlite3.Error, store.write, [(ONE, Placed(CONTAINER, {}))])
+            patched.restore()
+            self.assertIsNone(store.rewrite({TWO: Memory.of([created])}, {}))
+            store.write([(ONE, created)])
+            self.assertTrue(store.writable)
+            self.assertEqual(self.open().memories, {TWO: Memory.of([created]), ONE: Memory.of([created])})
+
+    def test_nothing_to_be_read_where_nothing_can_be_written_is_an_error(self) -> None:
+        self.only_read()
+        self.assertEqual(self.assertRaises(OSError, open_store, self.path, "boot-1").errno, errno.EROFS)
+        os.mknod(self.path)
+        self.assertEqual(self.assertRaises(OSError, open_store, self.path, "boot-1").errno, errno.EROFS)
+
     def test_a_rewrite_puts_one_picture_in_place_of_another(self) -> None:
         store = self.open()
         store.write([(TWO, ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0))])
@@ -167,6 +207,18 @@ class DamageTests(SynchronousTestCase):
         amount = f"{len(memory.sessions)} sessions, {len(memory.containers)} containers and {len(memory.ended)} ended"
         self.assertTrue(memory.sessions and memory.containers and memory.ended)
         self.assertIn(amount, str(lost))
+
+    def test_a_header_that_speaks_of_a_later_format_is_damage(self) -> None:
+        """SQLite would read it and refuse every write, for good."""
+        path = Path(self.mktemp())
+        Store(path, "boot-1").close()
+        damaged = bytearray(path.read_bytes())
+        damaged[18] = 3  # "file format write version", https://www.sqlite.org/fileformat.html, 1.3.3
+        path.write_bytes(damaged)
+        store, lost = open_store(path, "boot-1")
+        self.addCleanup(store.close)
+        self.assertIn("readonly", str(lost))
+        store.write([(ONE, Placed(CONTAINER, {}))])
 
     def test_records_that_are_missing_are_damage(self) -> None:
         """Each has its checksum, but those that are not there have none."""

@@ -16,7 +16,7 @@ from sticky.core.memory import Memory
 from sticky.core.records import DeploymentMade
 from sticky.core.values import DeploymentId, ServerName
 from sticky.journal.store import Entry, Store
-from sticky.journal.writer import JournalWriter, Picture
+from sticky.journal.writer import RETRY, JournalWriter, Picture
 
 ONE = ServerName("one")
 
@@ -29,6 +29,7 @@ class FakeStore:
     """Notes batches; a test says when each is done, or that it failed."""
 
     path = Path("/nonexistent/journal.db")
+    writable = True
 
     def __init__(self) -> None:
         self.batches: list[list[Entry]] = []
@@ -216,6 +217,20 @@ class WriterTests(SynchronousTestCase):
         self.clock.advance(1)
         self.assertTrue(writer.works)
         self.assertEqual(store.memories, {ONE: self.memory})
+
+    def test_one_that_can_only_be_read_at_first_is_written_anew_as_soon_as_it_can(self) -> None:
+        self.store.writable = False
+        writer = JournalWriter(self.store, self.clock, self.store.run, lambda: ({ONE: self.memory}, {ONE: {}}))  # type: ignore[arg-type]
+        self.assertFalse(writer.works or writer.whole)
+        writer.write(entry(0))
+        self.failureResultOf(writer.settled(), errors.StorageFailed)
+        self.clock.advance(RETRY)
+        self.store.fails()
+        self.assertFalse(writer.works)
+        self.clock.advance(RETRY)
+        self.store.done()
+        self.assertTrue(writer.works and writer.whole)
+        self.assertEqual((self.store.batches, self.store.pictures), ([], [({ONE: self.memory}, {ONE: {}})] * 2))
 
     def complaints(self, writer: JournalWriter | None = None) -> list[str]:
         said: list[str] = []
