@@ -114,14 +114,15 @@ def _small_chunks() -> bytes:
     daemon for 50 ms. By this pattern a chunk costs a tenth of a microsecond. What does not match is for the scanner to read.
     """
     word = TOKEN[:-2] + rb"{1,64}+"  # so that a line of the most that is here is shorter than any line may be
-    extension = rb";[ \t]{0,2}+" + word + rb"(?:=(?:" + word + rb'|"[\t !#-\[\]-~\x80-\xff]{0,64}+"))?+'
+    extension = rb";[ \t]{0,2}+" + word + rb"(?>(?:=(?:" + word + rb'|"[\t !#-\[\]-~\x80-\xff]{0,64}+"))?)'
     digits = [b"%x" % digit if digit < 10 else b"[%x%X]" % (digit, digit) for digit in range(16)]
     sizes = []
     for high in range(1, 16):
         longer = [digits[low] + rb"\r\n.{%d}\r\n" % (16 * high + low) for low in range(16)]
-        ends = [rb"\r\n.{%d}\r\n" % high, *longer, rb"(?:" + extension + rb"){1,3}+\r\n.{%d}\r\n" % high]
+        ends = [rb"\r\n.{%d}\r\n" % high, *longer, rb"(?>(?:" + extension + rb"){1,3})\r\n.{%d}\r\n" % high]
         sizes.append(digits[high] + rb"(?:" + rb"|".join(ends) + rb")")
-    return rb"(?:0{0,14}+(?:" + rb"|".join(sizes) + rb"))*+"
+    # Atomic rather than possessive, as in `grammar.FIELDS`: CPython 3.11.2 gives back too much of a `(?:...)*+` that ends halfway.
+    return rb"(?>(?:0{0,14}+(?:" + rb"|".join(sizes) + rb"))*)"
 
 
 _SMALL_CHUNKS = re.compile(_small_chunks(), re.DOTALL)
