@@ -26,6 +26,7 @@ from sticky.core.tokens import Verifier
 from sticky.edge.context import EdgeContext, EdgeFactory
 from sticky.edge.dialling import Dialler
 from sticky.edge.site import Sites
+from sticky.edge.turns import Turn
 from sticky.edge.websocket import RelayTimes, WebSocketRelays
 from sticky.edge.wire import Names
 from sticky.observe.access import AccessLog, Over
@@ -74,7 +75,8 @@ class ByServer:
 class WorkerProcess:
     """The edge of one worker. It listens when the daemon has told it what to serve."""
 
-    def __init__(self, reactor: Any, name: str, listeners: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, reactor: Any, name: str, listeners: Sequence[tuple[str, int]], turn: Turn | None) -> None:
+        """`turn`: of the reactor's loop, if it tells its turns."""
         self.far = FarDaemon(
             reactor,
             name,
@@ -86,6 +88,7 @@ class WorkerProcess:
             tally=self._tally,
         )
         self._reactor = reactor
+        self._turn = turn
         self._listeners = listeners
         self._sites = Sites([])
         self._verifier = Verifier({})
@@ -123,6 +126,7 @@ class WorkerProcess:
             websocket_relay=relays.relay,
             access=access,
             failures=FailureLimit(),
+            turn=self._turn,
         )
         factory = EdgeFactory(context)
         for endpoint, number in self._listeners:
@@ -199,8 +203,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     reactor: Any = installed
     reactor.seconds = time.monotonic
-    accelerate(reactor)
-    worker = WorkerProcess(reactor, told["name"], [(endpoint, fd) for endpoint, fd in told["listeners"]])
+    turn = accelerate(reactor)
+    worker = WorkerProcess(reactor, told["name"], [(endpoint, fd) for endpoint, fd in told["listeners"]], turn)
     globalLogBeginner.beginLoggingTo([ToDaemon(worker.far)], redirectStandardIO=False, discardBuffer=True)
     reactor.callWhenRunning(settle)
     reactor.callWhenRunning(worker.far.connect, "\0" + told["daemon"])

@@ -6,6 +6,7 @@ import asyncio
 import random
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -44,6 +45,7 @@ class Clients:
     busy: set[asyncio.Task[None]] = attrs.field(factory=set)
     counts_every: float = 0.1  #: seconds between two messages of a counter
     retries: int = 0
+    answered_at: deque[float] = attrs.field(factory=partial(deque, maxlen=10_000))  #: when starts were
     held_back: int = 0  #: visits that did not take place because too many were under way
 
     async def _until(self, what: str, once: Callable[[], Any], hasty: bool = False) -> tuple[int, dict[str, object]]:
@@ -78,7 +80,13 @@ class Clients:
         status, body = await self._until("start", starting, hasty)
         if status != 200:
             raise AssertionError(f"a start was answered with {status} {body}")
+        self.answered_at.append(time.monotonic())
         return self.model.started(str(body["session_id"]), str(body["token"]), bool(body["created"]))
+
+    def answered_lately(self, seconds: float) -> float:
+        """Starts a second that were answered in the last so many."""
+        since = time.monotonic() - seconds
+        return sum(at > since for at in self.answered_at) / seconds
 
     async def ask(self, stay: Stay, hasty: bool = False) -> None:
         """One request."""

@@ -17,6 +17,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from tests.faults.report import LIMIT
+from tests.integration.preloaded import PRELOADING, Preloaded, Preloading
 from tests.integration.running_daemon import ROOT
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
@@ -33,8 +34,14 @@ class Ground:
     """One daemon's place. `left_out` says which of the kinds of faults cannot be done here, and why."""
 
     def __init__(
-        self, workers: int, kinds: Collection[str] = (), server: str = SERVER, daemon: str = 'access_log = "off"\n'
+        self,
+        workers: int,
+        kinds: Collection[str] = (),
+        server: str = SERVER,
+        daemon: str = 'access_log = "off"\n',
+        preloaded: bool = False,
     ) -> None:
+        """`preloaded`: daemons are forked from a process that has imported them, which is most of what a start costs."""
         self.folder = Path(tempfile.mkdtemp(prefix="sticky-faults-")).resolve()
         self.state = self.folder / "state"
         self.left_out: dict[str, str] = {}
@@ -50,11 +57,14 @@ class Ground:
         self._limits: dict[int, tuple[int, int]] = {}
         self._mounted = False
         self._began = time.time()
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Preloaded | None = None
+        self._preloading: Preloading | None = None
         if "disk" in kinds:
             self._mount()
         if "clock" in kinds:
             self._fake_time()
+        if preloaded:
+            self._preloading = Preloading(self.environment)
 
     # --- the daemon
 
@@ -63,6 +73,12 @@ class Ground:
         twistd = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()"]
         arguments = ["-n", "--pidfile=", "sticky", "--config", "sticky.toml", "--state-dir", str(self.state)]
         listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
+        if self._preloading is not None:
+            self.process = Preloaded(
+                "twistd", [*arguments, *listen], output=self._log.fileno(), errors=self._log.fileno(),
+                folder=self.folder, environ=self.environment, by=self._preloading,
+            )  # fmt: skip
+            return
         self.process = subprocess.Popen(
             [*twistd, *arguments, *listen], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
             env=self.environment, start_new_session=True,
@@ -110,7 +126,8 @@ class Ground:
     def daemons(self) -> list[int]:
         """Daemons, old and new."""
         containers = self.containers()
-        return [pid for pid in self.processes(b"--state-dir") if pid not in containers]
+        found = {*self.processes(b"--state-dir"), *self.processes(PRELOADING.name.encode())}
+        return sorted(found - set(containers))
 
     def workers(self) -> list[int]:
         """Worker processes."""
@@ -214,6 +231,8 @@ class Ground:
         for pid in self.processes(b""):
             kill(pid)
         self._log.close()
+        if self._preloading is not None:
+            self._preloading.close()
         if "LD_PRELOAD" in self.environment:
             _clear_faketime(self._began)
         if self._mounted:

@@ -21,6 +21,7 @@ from tests.integration.running_daemon import ROOT
 SAY_EVERY = 10  #: kills of the daemon, in a long run
 LOOKS_EVERY = 0.1  #: seconds between two looks whether the daemon is there
 STARTS_AGAIN_AFTER = 0.3  #: seconds, as a supervisor would
+JUST_BEFORE = 2.0  #: seconds before a kill in which starts are counted
 CLOCK_WITHIN = 3600  #: seconds that the clock is ahead or behind at most: less than any token lives
 
 
@@ -109,6 +110,7 @@ class Hand:
 
     async def _daemon(self) -> None:
         disturbed = self._lasting()
+        self._report.at_kills.append(self._clients.answered_lately(JUST_BEFORE))
         self._ground.kill_daemon()
         at = time.monotonic()
         self._report.faults["daemon"] += 1

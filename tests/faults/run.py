@@ -19,6 +19,7 @@ from pathlib import Path
 
 import aiohttp
 
+from sticky.cli.client import Admin
 from tests.faults.clients import Clients
 from tests.faults.ground import Ground
 from tests.faults.hand import Hand
@@ -29,7 +30,7 @@ async def run(plan: Plan) -> Report:
     """The whole of it."""
     chance = random.Random(plan.seed)
     report = Report(plan)
-    ground = Ground(plan.workers, plan.kinds)
+    ground = Ground(plan.workers, plan.kinds, preloaded=plan.preloaded)
     report.left_out = ground.left_out
     try:
         ground.start()
@@ -47,6 +48,7 @@ async def run(plan: Plan) -> Report:
             report.seconds = time.monotonic() - began
             await clients.all_findable()
             report.retries, report.held_back = clients.retries, clients.held_back
+        report.strays = await strays(ground)
         report.orphans = await left_over(ground)
     except BaseException:
         report.model.broken.append("the run was not finished")
@@ -58,6 +60,18 @@ async def run(plan: Plan) -> Report:
             sys.stderr.write(f"the daemons' log is kept as {kept}\n")
         ground.close()
     return report
+
+
+async def strays(ground: Ground) -> list[str]:
+    """Containers that run and that the daemon does not know, 60 s after it came back at the latest."""
+    deadline = time.monotonic() + 60
+    while True:
+        there = set(ground.containers().values())
+        status = await asyncio.to_thread(Admin(ground.state).status)
+        known = {container["id"] for server in status["servers"] for container in server["containers"]}
+        if not there - known or time.monotonic() > deadline:
+            return sorted(there - known)
+        await asyncio.sleep(0.5)
 
 
 async def left_over(ground: Ground) -> int:
@@ -90,17 +104,24 @@ def main() -> int:
     parser.add_argument("--kinds", default=",".join(KINDS), help="of faults (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=math.inf, help="after which no further fault is begun")
     parser.add_argument("--hold", type=float, default=15.0, help="seconds that a fault that lasts may last")
+    parser.add_argument("--between", type=float, default=2.5, help="seconds between two faults at most")
+    parser.add_argument(
+        "--preloaded",
+        action="store_true",
+        help="fork daemons from a process that has imported them: starts cost a tenth",
+    )
     given = parser.parse_args()
     kinds = tuple(given.kinds.split(","))
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"there is no such kind of fault: {', '.join(sorted(unknown))}")
     plan = Plan(
         given.seed, given.kills, given.rate, given.workers,
-        hold=(0.5, given.hold), kinds=kinds, seconds=given.minutes * 60,
+        between=(0.3, given.between), hold=(0.5, given.hold), kinds=kinds, seconds=given.minutes * 60,
+        preloaded=given.preloaded,
     )  # fmt: skip
     report = asyncio.run(run(plan))
     sys.stdout.write("\n".join(report.lines()) + "\n")
-    return 1 if report.model.broken or report.orphans else 0
+    return 1 if report.model.broken or report.strays or report.orphans else 0
 
 
 if __name__ == "__main__":

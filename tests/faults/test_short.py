@@ -20,7 +20,7 @@ class ShortTests(SynchronousTestCase):
         report = asyncio.run(run(plan))
         text = "\n".join(report.lines())
         self.assertEqual(report.model.broken, [], text)
-        self.assertEqual(report.orphans, 0, text)
+        self.assertEqual((report.strays, report.orphans), ([], 0), text)
         self.assertGreater(report.model.starts, 20, text)
         self.assertGreaterEqual(report.faults["daemon"], 1, text)
 

@@ -43,8 +43,10 @@ class Preloaded:
         folder: Path,
         environ: Mapping[str, str],
         passed: Sequence[int] = (),
+        by: Preloading | None = None,
     ) -> None:
-        assert suits(environ), "an interpreter reads its variables at its start, which was before"
+        """`by`: who forks it, where the one that everybody shares has another environment."""
+        assert by is not None or suits(environ), "an interpreter reads its variables at its start, which was before"
         self.returncode: int | None = None
         self._end, told = os.pipe()
         request = {
@@ -56,7 +58,7 @@ class Preloaded:
         }
         try:
             with open(os.devnull) as nothing:
-                self.pid = _the_one().fork(request, [nothing.fileno(), output, errors, told, *passed])
+                self.pid = (by or _the_one()).fork(request, [nothing.fileno(), output, errors, told, *passed])
         finally:
             os.close(told)
 
@@ -120,15 +122,19 @@ def run(
         return subprocess.CompletedProcess([command, *arguments], status, output.read(), errors.read())
 
 
-class _Preloading:
-    """The process that forks, one for this process and gone with it."""
+class Preloading:
+    """A process that forks, gone with this one."""
 
-    def __init__(self) -> None:
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        """`environ`: its environment; None: ours."""
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, str(PRELOADING), str(theirs.fileno())], pass_fds=[theirs.fileno()], cwd="/"
+                [sys.executable, str(PRELOADING), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+                env=environ,
             )
 
     def fork(self, request: Mapping[str, object], fds: Sequence[int]) -> int:
@@ -143,14 +149,14 @@ class _Preloading:
         self._process.wait()
 
 
-_only: _Preloading | None = None
+_only: Preloading | None = None
 _making = threading.Lock()
 
 
-def _the_one() -> _Preloading:
+def _the_one() -> Preloading:
     global _only
     with _making:
         if _only is None:
-            _only = _Preloading()
+            _only = Preloading()
             atexit.register(_only.close)
         return _only
