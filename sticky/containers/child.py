@@ -226,7 +226,7 @@ class Child:
     def reported(self, line: bytes) -> None:
         """A line on the report pipe: the launcher's, or the program's own."""
         word, *rest = line.split()[:3] or [b""]
-        if self._readiness is not None:
+        if self._readiness is not None or self._was_ready:
             return  # it has reported already: the program says so again, or a strange thing
         if word == b"failed" and len(rest) == 2 and rest[1].isdigit():
             self._failure = endings.cannot_start(
@@ -310,6 +310,12 @@ class Child:
                 self._timer = self._reactor.callLater(_NETWORK_AGAIN, self._watch)
             return
         path = self.spec.ready_path
+        # A program that says when it is ready is nearly always right: then nobody has to knock, which is work for it.
+        said = self.spec.reports_ready and path is None and not self._adopted
+        listening = self._listening(candidates) if said else None
+        if listening is not None:
+            self._answered(listening)
+            return
         self._readiness = Readiness(
             self._reactor,
             candidates,
@@ -319,6 +325,13 @@ class Child:
             self._answered,
         )
         self._readiness.start()
+
+    def _listening(self, candidates: Sequence[Address]) -> Address | None:
+        """Where it listens, as the kernel has it."""
+        try:
+            return next((address for address in candidates if self._owns(address)), None)
+        except OSError:
+            return None  # no descriptors left to look with: it is looked at again
 
     def _owns(self, address: Address) -> bool:
         return self.pid is not None and owns_listener(self.id, self.pid, address, self.realm)

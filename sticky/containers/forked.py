@@ -23,12 +23,15 @@ from sticky.containers.isolation import Isolation
 from sticky.containers.place import Place
 from sticky.containers.reports import ReportPipe
 from sticky.containers.seats import Seats, new_mark
-from sticky.containers.snapshots import Forked
+from sticky.containers.snapshots import Forked, ForkServer, State
 from sticky.core.values import ContainerId, ServerName
 from sticky.isticky import Address, ContainerSpec, Snapshot, UNIXAddress
 
 BACKLOG = 64  #: connections that wait until a sandbox takes them
-TOLD_WITHIN = 0.5  #: seconds after a child's end in which its fork server may say how it was
+TOLD_WITHIN = (
+    10.0  #: seconds after a child's end in which its fork server may say how it was: it gets little of a busy machine
+)
+ASK_AGAIN = 0.1  #: seconds between two looks whether there still is one that may say it
 
 
 class _Hold(Stranger):
@@ -51,6 +54,7 @@ class _Kin:
     child: Child
     hold: _Hold
     lifeline: int | None
+    server: ForkServer
     how: tuple[int | None, int | None] | None = None
     timer: IDelayedCall | None = None
 
@@ -135,7 +139,7 @@ class Forking:
                 return False
             ours.pop_all()
         seat.proven()
-        self._born(child, forked, candidates, report, lifeline, door)
+        self._born(child, seat.server, forked, candidates, report, lifeline, door)
         return True
 
     def stop(self) -> None:
@@ -151,6 +155,7 @@ class Forking:
     def _born(
         self,
         child: Child,
+        server: ForkServer,
         forked: Forked,
         candidates: Sequence[Address],
         report: ReportPipe | None,
@@ -165,7 +170,7 @@ class Forking:
         started = 1 if process is None else process.started
         place = Place(boot, pid, started, child.port or 1, tuple(candidates), True)
         hold = _Hold(self._reactor, place, forked.descriptor, report)
-        self._kin[pid] = _Kin(child, hold, lifeline)
+        self._kin[pid] = _Kin(child, hold, lifeline, server)
         child.expect(candidates, hold)
         child.launched(pid)
         hold.watch(lambda: self._ended(pid))
@@ -189,10 +194,13 @@ class Forking:
         kin = self._kin.get(pid)
         if kin is None:
             return
-        if kin.how is not None:
+        self._wait(pid, kin, self._reactor.seconds() + TOLD_WITHIN)
+
+    def _wait(self, pid: int, kin: _Kin, until: float) -> None:
+        if kin.how is not None or kin.server.state is State.DEAD or self._reactor.seconds() >= until:
             self._gone(pid)
         else:
-            kin.timer = self._reactor.callLater(TOLD_WITHIN, self._gone, pid)
+            kin.timer = self._reactor.callLater(ASK_AGAIN, self._wait, pid, kin, until)
 
     def _gone(self, pid: int) -> None:
         kin = self._kin.pop(pid)

@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -34,6 +35,7 @@ Visit = Callable[[socket.socket], None]
 
 _LONGEST = 1 << 17
 _LESSONS = 4  # forks from which it is learnt what the next ones will write to; a look costs a few milliseconds
+_LESSON_AFTER = 0.5  # seconds: by then a fork has begun, and answered perhaps
 _SCOUTING = 10.0  # seconds that a fork may take to be reached, or to answer, when that is tried
 _DESCRIPTORS = 8
 
@@ -50,8 +52,9 @@ class Control:
         self._mark = Mark.take()
         self._populating = Populating()
         self._hot: list[Range] = []
-        self._last: int | None = None  # the newest fork
+        self._last: int | None = None  # the newest fork, while it lives
         self._lessons = _LESSONS  # still to come
+        self._pupil: tuple[int, float] | None = None  # the fork that the next one is about, and when
 
     def serve(self, prepare: Callable[[], object], begin: Begin, visit: Visit | None = None) -> int:
         """Prepare, then fork until whoever asks is gone: then this process ends. Returns 1 where it cannot be forked.
@@ -77,7 +80,9 @@ class Control:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         while True:
-            ready, _, _ = select.select([self.socket.fileno(), reader], [], [])
+            ready, _, _ = select.select([self.socket.fileno(), reader], [], [], self._idle())
+            if not ready:
+                self._learn()
             if reader in ready:
                 os.read(reader, 4096)
                 self._reap()
@@ -87,10 +92,10 @@ class Control:
                 self._fork(begin, (reader, writer))
 
     def _fork(self, begin: Begin, ours: Collection[int]) -> None:
-        if self._lessons and self._last is not None:
-            # It was told who it is a moment ago, and what was got ready for it is its own as well: less is of one that is ending.
-            self._hot = max(self._hot, written(self._last), key=_size)
-            self._lessons -= 1
+        if self._lessons and self._last is not None and self._pupil is None:
+            self._pupil = self._last, time.monotonic() + _LESSON_AFTER
+            if not self._hot:
+                self._hot = written(self._last)  # it was told who it is a moment ago: better than nothing
         theirs, waiting = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if not pid:
@@ -100,6 +105,20 @@ class Control:
         waiting.close()
         with theirs:
             self._say({"pid": pid}, theirs.fileno())
+
+    def _idle(self) -> float | None:
+        """Seconds until there is something to do that nobody has asked for."""
+        return None if self._pupil is None else max(0.0, self._pupil[1] - time.monotonic())
+
+    def _learn(self) -> None:
+        """From a fork that lives. One that has ended teaches nothing, and there will be others."""
+        assert self._pupil is not None
+        found = written(self._pupil[0])
+        self._pupil = None
+        if found:
+            # What was got ready for it is its own as well: less is of one that is ending.
+            self._hot = max(self._hot, found, key=_size)
+            self._lessons -= 1
 
     def _in_fork(self, ours: Collection[int], go_on: Callable[[], NoReturn]) -> NoReturn:
         try:
@@ -164,6 +183,10 @@ class Control:
                 return
             if not pid:
                 return
+            if self._pupil is not None and self._pupil[0] == pid:
+                self._pupil = None
+            if self._last == pid:
+                self._last = None
             code = os.waitstatus_to_exitcode(status)
             self._say({"exited": pid, "status": code if code >= 0 else None, "signal": -code if code < 0 else None})
 
