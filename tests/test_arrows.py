@@ -310,6 +310,9 @@ def reactors(found: Sequence[Import]) -> list[str]:
     return [one.module for one in found if one.top and one.module.startswith(REACTORS)]
 
 
+PICKLES = ("pickle", "_pickle", "cloudpickle", "marshal", "shelve", "dill", "multiprocessing")  #: what unpickles
+
+
 class ArrowTests(SynchronousTestCase):
     def test_no_room_imports_what_it_must_not_know(self) -> None:
         seen = set()
@@ -331,6 +334,16 @@ class ArrowTests(SynchronousTestCase):
     def test_no_module_imports_the_reactor_when_it_is_imported(self) -> None:
         for path in sources("sticky", "twisted"):
             self.assertEqual(reactors(list(imports(ast.parse(path.read_text())))), [], str(path.relative_to(ROOT)))
+
+    def test_nothing_reads_a_pickle_but_a_sandbox_and_the_client_that_made_the_call(self) -> None:
+        found = {
+            str(path.relative_to(ROOT / "sticky"))
+            for path in sources("sticky")
+            for one in imports(ast.parse(path.read_text()))
+            if one.module.partition(".")[0] in PICKLES
+        }
+        readers = {"sandbox/interpreter.py", "sandbox/forkserver.py", "sdk/calls/capture.py", "sdk/calls/outcomes.py"}
+        self.assertEqual(found, readers)
 
 
 class WalkTests(SynchronousTestCase):

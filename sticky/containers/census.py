@@ -13,7 +13,7 @@ import attrs
 
 from sticky.exhaustion import is_ours
 
-STOPPED = "T"  #: the state of who has been stopped by a signal; "t" is one whom somebody traces
+STOPPED, TRACED = "T", "t"  #: states: stopped by a signal, and by whoever traces it
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 

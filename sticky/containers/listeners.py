@@ -49,10 +49,10 @@ def tcp_listeners(port: int | None = None) -> list[Listener]:
         return list(_by_table(port))
 
 
-def unix_listeners(path: str) -> set[int]:
-    """The inodes of the sockets that listen on a path."""
+def unix_listeners(path: str, process: int) -> set[int]:
+    """The inodes of the sockets that listen on a path, of those in this process's network: the kernel lists no others for it."""
     try:
-        table = Path("/proc/net/unix").read_bytes()
+        table = Path(f"/proc/{process}/net/unix").read_bytes()
     except OSError:
         return set()
     rows = [line.split(None, 7) for line in table.splitlines()[1:]]

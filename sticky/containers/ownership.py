@@ -43,7 +43,7 @@ def owns_listener(container: ContainerId, leader: int, address: Address, realm: 
 
     Everything: with SO_REUSEPORT a foreign server can share a port, and would get part of the container's requests.
     """
-    foreign = listening_sockets(address)
+    foreign = listening_sockets(address) if isinstance(address, TCPAddress) else unix_listeners(address.path, leader)
     if not foreign:
         return False
     foreign -= sockets(leader)  # the usual case, without a look at every process of the machine
@@ -56,10 +56,8 @@ def owns_listener(container: ContainerId, leader: int, address: Address, realm: 
     return False
 
 
-def listening_sockets(address: Address) -> set[int]:
+def listening_sockets(address: TCPAddress) -> set[int]:
     """The inodes of the sockets that a connection to the address would reach."""
-    if not isinstance(address, TCPAddress):
-        return unix_listeners(address.path)
     host = "127.0.0.1" if address.host == "localhost" else address.host
     try:
         with inside(address.network):

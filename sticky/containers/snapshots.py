@@ -25,7 +25,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky.containers import endings, lean, logs
-from sticky.containers.census import STOPPED, look
+from sticky.containers.census import STOPPED, TRACED, look
 from sticky.containers.launchers import command_line
 from sticky.containers.spawn import REPORT_FD
 from sticky.exhaustion import is_ours
@@ -193,7 +193,7 @@ class ForkServer(ProcessProtocol):
     def _halted(self) -> bool:
         """Nobody waits for one that would not answer."""
         process = None if self.pid is None else look(self.pid)
-        return process is not None and process.state == STOPPED
+        return process is not None and process.state in (STOPPED, TRACED)
 
     def _ask(self) -> None:
         if self._refill is not None and self._refill.active():

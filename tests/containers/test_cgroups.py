@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from sticky.containers import cgroups, hierarchies
 from sticky.containers.cgroups import Cgroups, Group
 from sticky.containers.isolation import Isolation
+from sticky.containers.memory_limit import MemoryKills
 from sticky.core.values import ContainerId
 
 ONE, TWO = ContainerId("ct-one"), ContainerId("ct-two")
@@ -246,6 +247,28 @@ class LeftTests(CgroupCase):
         self.assertEqual(list(found), [ONE])
         self.assertEqual(len(found[ONE].folders), 2)
         self.assertIsNone(cgroups.existing(ContainerId("ct-three")))
+
+    def test_a_later_daemon_finds_one_of_version_2_with_its_limit_and_how_it_is_ended(self) -> None:
+        mounts = self.second()
+        inside = "sticky/realm/ct-one"
+        self.kernel("sticky", "sticky/realm", inside, names=(*GIVEN, "cgroup.events", "memory.events"))
+        made = Cgroups("realm", mounts).make(ONE, Isolation(memory=1 << 26))
+        group = Cgroups("realm", mounts).existing(ONE)
+        assert group is not None
+        self.assertEqual(group, made)
+        self.assertEqual(
+            (group.unified, group.memory_counter), (self.top / inside, self.top / inside / "memory.events")
+        )
+        (self.top / inside / "memory.events").write_text("low 0\noom 3\noom_kill 2\noom_group_kill 1\n")
+        kills = MemoryKills()
+        kills.expect(self.top / inside / "memory.events")  # of an adopted one, too, what came before is its own
+        self.assertTrue(kills.explain(group.memory_counter))
+        (self.top / inside / "cgroup.procs").write_text("5\n7\n")
+        self.assertEqual(group.members(), {5, 7})
+        group.kill()
+        self.assertEqual(self.content(f"{inside}/cgroup.kill"), ["1"])
+        self.assertEqual(list(Cgroups("realm", mounts).strays([])), [ONE])
+        self.assertEqual(list(Cgroups("realm", mounts).strays([ONE])), [])
 
     def test_the_realms_own_folders_go_when_they_are_empty(self) -> None:
         for folder in ("freezer/sticky/realm", "pids/sticky/realm/ct-two"):

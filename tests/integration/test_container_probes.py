@@ -98,8 +98,8 @@ class ListenerTests(_SocketTestCase):
         client = socket.socket(socket.AF_UNIX)
         self.addCleanup(client.close)
         client.connect(self.path)
-        self.assertEqual(unix_listeners(self.path), {inode(server)})
-        self.assertEqual(unix_listeners(self.path + "x"), set())
+        self.assertEqual(unix_listeners(self.path, os.getpid()), {inode(server)})
+        self.assertEqual(unix_listeners(self.path + "x", os.getpid()), set())
 
     def test_the_address_itself_goes_before_a_wildcard(self) -> None:
         wildcard = self.listen("0.0.0.0")

@@ -12,11 +12,14 @@ from unittest import SkipTest
 
 from sticky.containers import cgroups
 from sticky.containers.cgroups import Cgroups
+from sticky.containers.child import Child
 from sticky.containers.isolation import Isolation
 from sticky.containers.process import ProcessBackend
 from sticky.core.values import ContainerId
-from tests.integration.children import LISTENS, PYTHON, alive
+from tests.containers.conformance import Recorder
+from tests.integration.children import LISTENS, PYTHON, alive, written
 from tests.integration.isolation_case import IsolationCase, cgroup_folders
+from tests.integration.process_case import ENVIRON, REACTOR
 from tests.integration.test_process_cgroups import HIDES, pid_of
 
 #: Becomes an ordinary user in a unit of systemd's that was delegated to that user; says what it can do there.
@@ -103,6 +106,8 @@ class SecondCase(IsolationCase):
         super().clean()
         Cgroups("test-cgroup2", self.line).close()
 
+
+class TrackTests(SecondCase):
     async def test_a_hidden_grandchild_goes_with_its_container(self) -> None:
         for ending in ("terminate", "kill"):
             container = self.run_container(*PYTHON, HIDES + LISTENS)
@@ -143,6 +148,48 @@ class SecondCase(IsolationCase):
         group.kill()
         await self.until(lambda: not group.members())
         await self.exit(container)
+
+
+class AdoptedTests(SecondCase):
+    """A daemon left it in a group of version 2, and the next one finds both."""
+
+    def daemon(self) -> ProcessBackend:
+        cgroups = Cgroups("test-cgroup2", self.line)
+        return ProcessBackend(REACTOR, environ=ENVIRON, realm=self.realm, cgroups=cgroups, die_with_daemon=False)
+
+    async def left(self) -> tuple[Child, int]:
+        """And what hides in it."""
+        earlier = self.daemon()
+        container = earlier.spawn(self.make_spec(*PYTHON, HIDES + LISTENS), Recorder())
+        hidden: list[int] = []
+
+        def there() -> bool:
+            lines = written(container.spec.log).splitlines()
+            hidden[:] = [pid_of("hidden", lines)] if "listening" in lines else []
+            return bool(hidden)
+
+        await self.until(there)
+        await earlier.stop()
+        return container, hidden[0]
+
+    async def test_it_is_taken_over_and_ends_with_all_that_hides_in_it(self) -> None:
+        left, hidden = await self.left()
+        container = self.backend.adopt(left.spec, dict(left.place), None, self.recorder)
+        assert container is not None
+        self.spawned.append(container)
+        await self.ready(container)
+        self.assertEqual((container.group, container.place["descendants"]), (left.group, "cgroup"))
+        assert container.group is not None and container.group.unified is not None
+        self.assertLessEqual({container.pid, hidden}, container.group.members())
+        container.terminate()
+        await self.exit(container)
+        self.assertFalse(alive(hidden))
+        await self.until(lambda: not cgroup_folders(left.id))
+
+    async def test_what_nobody_knows_is_killed_with_its_group(self) -> None:
+        left, hidden = await self.left()
+        self.assertEqual(self.backend.orphans([]), {left.id})
+        await self.until(lambda: not alive(hidden) and not cgroup_folders(left.id))
 
 
 class DelegatedTests(IsolationCase):

@@ -14,7 +14,7 @@ from twisted.internet.task import deferLater
 from sticky import networks
 from sticky.containers.knocking import Knocker, http_status
 from sticky.containers.process import ProcessBackend
-from sticky.isticky import ContainerSpec, TCPAddress
+from sticky.isticky import ContainerSpec, TCPAddress, UNIXAddress
 from tests.containers.conformance import BackendConformance, Program
 from tests.integration.children import LISTENS, PYTHON, alive
 from tests.integration.isolation_case import IsolationCase, possible, system_python
@@ -85,6 +85,12 @@ class NetworkTests(IsolationCase):
             self.assertEqual((address.host, address.port), ("127.0.0.1", 8000))
             self.assertEqual(asked(address), copy.id)
         self.assertEqual(len({self.recorder.address(copy) for copy in copies}), 5)
+
+    async def test_a_unix_socket_that_only_its_own_network_lists_is_found_to_be_its_own(self) -> None:
+        script = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); time.sleep(600)"
+        for more in ({}, {"read_only": True}, {"descendants": "pid_namespace"}):
+            container = self.confined(*PYTHON, script, "{socket}", options={"network": True, **more})
+            self.assertEqual(await self.ready(container), UNIXAddress(str(container.spec.scratch / "http.sock")))
 
     async def test_a_probe_by_http_reaches_it(self) -> None:
         copy = self.confined(*PYTHON, HARD_CODED, options={"network": True}, port=8000, ready_path="/")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import socket
 import struct
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest import skipIf
 
 from twisted.internet import reactor as _reactor
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.protocol import ClientFactory, Factory, Protocol
 from twisted.internet.task import Clock, deferLater
@@ -445,6 +449,24 @@ class DialTests(StreamCase):
         Dialler(reactor).connectTCP("127.0.0.1", listener.getsockname()[1], factory)
         await self.until(lambda: failing.ended == ["ConnectionAborted"])
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    async def test_a_link_in_the_place_of_a_unix_socket_leads_nowhere(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="sticky-"))
+        self.addCleanup(shutil.rmtree, folder)
+        door = socket.socket(socket.AF_UNIX)
+        self.addCleanup(door.close)
+        door.bind(str(folder / "elsewhere"))
+        door.listen()
+        (folder / "door").symlink_to(folder / "elsewhere")
+        failed: list[Failure] = []
+
+        class Trying(ClientFactory):
+            def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:
+                failed.append(reason)
+
+        Dialler(reactor).connectUNIX(str(folder / "door"), Trying())
+        await self.until(lambda: failed)
+        self.assertEqual(failed[0].type, Refused)
 
     async def test_a_factory_that_fails_is_told_so_and_its_connection_closed(self) -> None:
         listener = socket.create_server(("127.0.0.1", 0))

@@ -1,0 +1,128 @@
+"""Functions that attack what carries their calls: they get an error at most, and everybody else's calls go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import sticky
+from sticky import exception
+from tests.integration.calls_case import CallsCase
+from tests.integration.isolation_case import possible
+from tests.integration.running_daemon import until
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/vnd.sticky.call\r\n"
+FRAMES = ANSWER + b"transfer-encoding: chunked\r\n\r\n"
+
+
+@sticky.remote
+def pid() -> int:
+    return os.getpid()
+
+
+@sticky.remote
+def answer_with(data: bytes, text: str = "") -> None:
+    """Past the interpreter, into the connection that this call came by."""
+    if text:
+        print(text, flush=True)
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as copy:
+                if not copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    copy.sendall(data)
+        except OSError:
+            continue
+
+
+@sticky.remote
+def leave_a_child_with_the_connection(seconds: float) -> None:
+    if not os.fork():
+        os.setsid()
+        time.sleep(seconds)
+    os._exit(3)
+
+
+@sticky.remote
+def stop_who_forks() -> int:
+    if "forkserver" in Path(f"/proc/{os.getppid()}/cmdline").read_text():  # not the daemon, while that has none yet
+        os.kill(os.getppid(), signal.SIGSTOP)
+        return os.getppid()
+    return 0
+
+
+@sticky.remote
+def look_around(port: int, state: str) -> tuple[bool, list[str], bool, bool]:
+    """(whether the daemon is reached, what of its files is seen, whether /etc and /tmp can be written to)."""
+
+    def possible(work: Callable[[], object]) -> bool:
+        try:
+            work()
+        except OSError:
+            return False
+        return True
+
+    reached = possible(lambda: socket.create_connection(("127.0.0.1", port), 5).close())
+    seen = sorted(path.name for path in Path(state).iterdir()) if Path(state).is_dir() else []
+    machines, own = (possible(Path(folder, "sticky-was-here").touch) for folder in ("/etc", "/tmp"))
+    return reached, seen, machines, own
+
+
+class WireTests(CallsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.serve_calls(max_containers=20, scaledown_window=2)
+
+    def test_what_a_function_writes_to_its_own_connection_is_an_error_and_reaches_nobody_else(self) -> None:
+        other = sticky.Session()
+        home = pid.bind(other)()
+        frame = b"V\xff\xff\xff\xff"
+        for data, text in (
+            (b"\0garbage\r\n\r\n", ""),
+            (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", ""),
+            (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello", ""),
+            (ANSWER + b"content-length: 0\r\n\r\n", ""),
+            (ANSWER + b"content-length: 0\r\n\r\n" + ANSWER + b"content-length: 0\r\n\r\n", ""),
+            (ANSWER + b"x: y\r\n" * 100_000, ""),
+            (FRAMES + b"5\r\n" + frame + b"\r\n0\r\n\r\n", ""),
+            (FRAMES + b"0\r\n\r\n", ""),
+            (b"zz\r\n", "the answer has begun"),
+            (b"5\r\n" + frame + b"\r\n0\r\n\r\n", "the answer has begun"),
+            (b"0\r\n\r\n", "the answer has begun"),
+        ):
+            session = sticky.Session()
+            self.assertRaises(exception.Error, answer_with.bind(session), data, text)
+            self.assertEqual(pid.bind(other)(), home, data[:80])
+            session.release()
+
+    def test_a_child_that_keeps_the_connection_does_not_keep_the_caller(self) -> None:
+        error = self.assertRaises(
+            exception.SessionExpiredError, leave_a_child_with_the_connection.bind(sticky.Session()), 600
+        )
+        self.assertEqual(error.detail, "exited")
+
+
+class ForkServerTests(CallsCase):
+    def test_who_stops_the_process_that_forks_holds_nobody_up(self) -> None:
+        self.serve_calls("preimport = []", max_containers=8, scaledown_window=2, min_containers=0)
+        until("one is forked, and has stopped it", stop_who_forks)
+        found = [pid.bind(sticky.Session())() for _ in range(3)]
+        self.assertEqual(len(set(found)), 3)
+
+
+class IsolatedTests(CallsCase):
+    def test_a_sandbox_is_kept_from_what_its_server_says(self) -> None:
+        possible(network=True, read_only=True)
+        self.serve_calls(isolation="{ network = true, read_only = true }")
+        port = int(self.url.rpartition(":")[2])
+        session = sticky.Session()
+        reached, seen, machines, own = look_around.bind(session)(port, str(self.folder / "state"))
+        self.assertEqual((reached, machines, own), (False, False, True))
+        self.assertLessEqual(set(seen), {"run"})
+        self.assertIsInstance(pid.bind(session)(), int)
