@@ -372,6 +372,8 @@ class Unavailable(Refusal):
 
 
 def _explained(cause: str, more: str) -> str:
+    if more.startswith(("by ", "with ")):
+        return f"{cause} {more}"  # killed by SIGKILL, exited with status 3
     return f"{cause}: {more}" if more else cause
 
 

@@ -254,8 +254,8 @@ class IInspection(Interface):
         Raises `errors.UnknownServer`, else fails as `ISessions.start` does.
         """
 
-    def release(server: str, name: str, grace: float | None) -> Deferred[None]:
-        """See `ISessions.release`: a name of the operator's own."""
+    def release(server: str, name: str, grace: float | None) -> Deferred[SessionId | None]:
+        """See `ISessions.release`: a name of the operator's own. Gives the session that it stood for, unless that had ended."""
 
     def credentials(session: str) -> Credentials:
         """A session's token once more. Raises as `session` does."""

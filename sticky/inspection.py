@@ -94,7 +94,7 @@ class Inspection:
         settings = self._settings.get(server)
         if settings is None or app not in (None, settings.app):
             raise errors.UnknownServer(self._no_server(app, server, settings))
-        return reachable(self._url(settings), settings)
+        return self._url(settings)
 
     def _no_server(self, app: str | None, server: str, other: ServerSettings | None) -> str:
         """`other`: the Server of this name, of another app."""
@@ -161,10 +161,12 @@ class Inspection:
         (service,) = self._of(server)
         return self._servers.start(StartRequest(service.server, Caller(OPERATOR), OPERATOR, idle_timeout, name=name))
 
-    def release(self, server: str, name: str, grace: float | None) -> Deferred[None]:
+    def release(self, server: str, name: str, grace: float | None) -> Deferred[SessionId | None]:
         """See `IInspection`."""
         (service,) = self._of(server)
-        return self._servers.release(service.server, OPERATOR, name, grace)
+        live = service.fleet.names.live.items()
+        meant = next((one for one, bound in live if (bound.owner, bound.name) == (OPERATOR, name)), None)
+        return self._servers.release(service.server, OPERATOR, name, grace).addCallback(lambda _: meant)
 
     def credentials(self, session: str) -> Credentials:
         """See `IInspection`."""
@@ -284,7 +286,7 @@ class Inspection:
         return ServerView(
             name=service.server,
             app=settings.app,
-            url=reachable(self._url(settings), settings),
+            url=self._url(settings),
             backend=settings.backend,
             command=settings.command,
             deployment=fleet.capacity.deployment,
@@ -315,7 +317,7 @@ def _meant(text: str, known: Iterable[_Id], unknown: type[errors.NotFound]) -> _
     if text in found:
         return found[found.index(text)]
     if not found or len(text) < 4:
-        raise unknown
+        raise unknown(f"{unknown.text.removesuffix('.')} {text!r}." if text.isprintable() and len(text) <= 40 else None)
     if len(found) > 1:
         raise errors.AmbiguousId(f"{len(found)} ids begin with {text!r}; write more of the one that is meant.")
     return found[0]
@@ -326,9 +328,11 @@ def _whole_name(settings: ServerSettings) -> str:
 
 
 def reachable(url: str, settings: ServerSettings) -> str:
-    """A Server's URL, where it has none of its own: the daemon's address under a host name that leads to this Server."""
+    """A Server's URL: its own, else the daemon's address (`url`) under a host name that leads to this Server."""
+    if settings.url is not None:
+        return settings.url
     parts = urlsplit(url)
-    if not url or settings.url is not None or not settings.hosts or parts.hostname in settings.hosts:
+    if not url or not settings.hosts or parts.hostname in settings.hosts:
         return url
     port = "" if parts.port is None else f":{parts.port}"
     return f"{parts.scheme}://{settings.hosts[0]}{port}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,10 @@ class Listeners(Service):
         endpoints: Sequence[str],
         factory: EdgeFactory | None,
         state_dir: Path,
-        public_urls: Mapping[str, str | None],
+        public_urls: Mapping[str, Callable[[str], str]],
         copies: int = 1,
     ) -> None:
-        """`public_urls`: what clients see, by Server; None: the address of the first listener.
+        """`public_urls`: what clients see, by Server, from the address of the first listener.
 
         Without `factory` nobody is accepted: the sockets, on each TCP port so many `copies`, are for workers.
         """
@@ -145,7 +145,7 @@ class Listeners(Service):
         self.sockets.clear()
         return closing
 
-    def publish(self, public_urls: Mapping[str, str | None]) -> None:
+    def publish(self, public_urls: Mapping[str, Callable[[str], str]]) -> None:
         """Other Servers, or other URLs of theirs."""
         self._public_urls = public_urls
         if self.running:
@@ -173,7 +173,7 @@ class Listeners(Service):
             self._again.cancel()
             self._again = None
         own = next(iter(self.urls), "")
-        lines = [own, *(f"{server} {url or own}" for server, url in self._public_urls.items())]
+        lines = [own, *(f"{server} {url(own)}" for server, url in self._public_urls.items())]
         fresh = self._url_file.with_suffix(".new")
         try:
             fresh.write_text("".join(f"{line}\n" for line in lines))

@@ -46,7 +46,7 @@ from sticky.edge.websocket import RelayTimes, WebSocketRelays
 from sticky.edge.wire import Names
 from sticky.hangup import on_hangup
 from sticky.health import Health, Patient
-from sticky.inspection import Inspection
+from sticky.inspection import Inspection, reachable
 from sticky.irestarting import Restarts
 from sticky.journal.service import JournalService, NoJournalService
 from sticky.journal.writer import Picture
@@ -108,7 +108,7 @@ def assemble(
     listeners: Listeners
 
     def public_url(server: ServerSettings) -> str:
-        return server.url or next(iter(listeners.urls), "")
+        return reachable(next(iter(listeners.urls), ""), server)
 
     def definitions(settings: Settings, edition: int, *, late: bool = True) -> Mapping[ServerName, Definition]:
         backends.take(settings, late=late)
@@ -278,8 +278,8 @@ def assemble(
     return daemon
 
 
-def _public_urls(settings: Settings) -> Mapping[str, str | None]:
-    return {server.name: server.url for server in settings.servers}
+def _public_urls(settings: Settings) -> Mapping[str, Callable[[str], str]]:
+    return {server.name: partial(reachable, settings=server) for server in settings.servers}
 
 
 def _patients(servers: Servers, deployments: Mapping[ServerName, Deployments]) -> Iterator[Patient]:

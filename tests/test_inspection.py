@@ -244,7 +244,7 @@ class DoingTests(InspectionCase):
         again = self.successResultOf(self.inspection.start("game", None, "lobby"))
         self.assertEqual((first.session, True, False), (again.session, first.created, again.created))
         self.assertEqual("lobby", self.inspection.session(first.session).status.name)
-        self.successResultOf(self.inspection.release("game", "lobby", None))
+        self.assertEqual(first.session, self.successResultOf(self.inspection.release("game", "lobby", None)))
         with self.assertRaises(errors.SessionEnded):
             self.inspection.session(first.session)
         afresh = self.successResultOf(self.inspection.start("game", None, "lobby"))
@@ -353,7 +353,7 @@ class UrlTests(InspectionCase):
         game, echo = self.settings.servers
         self.assertEqual(reachable("http://127.0.0.1:8080", game), "http://game.localhost:8080")
         self.assertEqual(reachable("https://127.0.0.1", game), "https://game.localhost")
-        self.assertEqual(reachable("https://echo.example.org", echo), "https://echo.example.org")
+        self.assertEqual(reachable("http://127.0.0.1:8080", echo), "https://echo.example.org")
         self.assertEqual(reachable("", game), "")
         anywhere = attrs.evolve(game, hosts=())
         self.assertEqual(reachable("http://127.0.0.1:8080", anywhere), "http://127.0.0.1:8080")

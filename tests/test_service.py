@@ -430,8 +430,8 @@ class ScaleTests(ServiceCase):
 
     def test_whoever_is_refused_is_told_how_the_last_one_ended(self) -> None:
         for end, said in (
-            ({"status": 3}, "exited: with status 3"),
-            ({"detail": "killed", "signal": 9}, "killed: by SIGKILL"),
+            ({"status": 3}, "exited with status 3"),
+            ({"detail": "killed", "signal": 9}, "killed by SIGKILL"),
             ({"detail": "failed", "status": None}, "failed: sticky status has the reason"),
         ):
             self.build(queue_timeout=300.0)

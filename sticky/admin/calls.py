@@ -147,7 +147,10 @@ class AdminCalls:
         server, name = call.body.get("server"), session_name(call.body.get("name"))
         if not isinstance(server, str) or name is None:
             raise errors.BadRequest('The body names the Server and the session: {"server": "…", "name": "…"}.')
-        return self._inspection.release(server, name, grace(call)).addCallback(lambda _: {"name": name})
+        released = self._inspection.release(server, name, grace(call))
+        return released.addCallback(
+            lambda meant: {"name": name, "session": None if meant is None else self._left(meant)}
+        )
 
     def _token(self, call: Call) -> Result:
         view = self._inspection.session(call.arguments[0])

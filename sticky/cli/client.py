@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from sticky._version import __version__
 from sticky.admin.bodies import API
 from sticky.cli.advice import advice_for
-from sticky.cli.output import printable
+from sticky.cli.output import printable, telling
 from sticky.cli.problems import Problem, Status
 from sticky.cli.ways import SocketWay, Way
 from sticky.sdk.daemon import Daemon
@@ -59,14 +59,14 @@ class Admin:
         """The daemon and its Servers."""
         return self.call("GET", "/v1/status")
 
-    def server(self, name: str | None) -> dict[str, Any]:
-        """One Server; without a name the only one there is."""
+    def server(self, name: str | None, how: str = "--server NAME") -> dict[str, Any]:
+        """One Server; without a name the only one there is. `how`: what to type to name another."""
         servers = self.status()["servers"]
         if name is None and len(servers) == 1:
             return dict(servers[0])
         known = ", ".join(server["name"] for server in servers)
         if name is None:
-            raise Problem(f"this daemon has several Servers: {known}", Status.USAGE, "Say which one is meant.")
+            raise Problem(f"this daemon has several Servers: {known}", Status.USAGE, f"Say which one is meant: {how}.")
         for server in servers:
             if server["name"] == name:
                 return dict(server)
@@ -87,9 +87,10 @@ class Admin:
         last = next((one for one in self.server(server)["ended"] if one["failed"]), None)
         if last is None:
             return problem
-        said = "".join(f"; its last line: {printable(line)}" for line in last["last_lines"][-1:])
+        said = telling(last["last_lines"])
+        said = f"; it wrote: {printable(said)}" if said else ""
         return Problem(
-            f"{problem.text}: {last['id']} {printable(last['message'])}{said}",
+            f"containers of {server} fail to start: {last['id']} {printable(last['message'])}{said}",
             problem.status,
             f"Mend the program or its command. All of its output: sticky containers logs {last['id']}",
             problem.code,
@@ -213,5 +214,7 @@ def _refused(response: http.client.HTTPResponse) -> Problem:
             code, message = "", f"the daemon answered {response.status}"
     text = message[:1].lower() + message[1:] if message[1:2].islower() else message
     # Whoever typed a command has made no request that could be corrected.
-    advice = "" if code == "bad_request" else advice_for(code)
+    # Nor is there a place to mend in a file that is not there.
+    no_file = code == "bad_configuration" and text.endswith((": No such file or directory", ": Is a directory"))
+    advice = "" if code == "bad_request" or no_file else advice_for(code)
     return Problem(text.rstrip("."), _STATUS.get(response.status, Status.FAILED), advice, code)

@@ -6,14 +6,14 @@ import click
 
 from sticky.cli import logs
 from sticky.cli.client import Admin, path
-from sticky.cli.options import command, container_argument, daemon, json_output, server
+from sticky.cli.options import Group, command, container_argument, daemon, json_output, server
 from sticky.cli.output import as_json as print_json
 from sticky.cli.output import counted, duration, facts_table, note, printable, say, show, state, table
 from sticky.cli.problems import Problem, Status
 from sticky.cli.status import container_table
 
 
-@click.group("containers", no_args_is_help=True)
+@click.group("containers", cls=Group, no_args_is_help=True)
 def group() -> None:
     """Containers: running copies of a Server."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from sticky.cli.client import Admin
-from sticky.cli.options import command, daemon, json_output, sources
+from sticky.cli.options import Group, command, daemon, json_output, sources
 from sticky.cli.output import as_json as print_json
 from sticky.cli.output import counted, cut_off, note, say, show, table, waiting
 
@@ -26,7 +26,7 @@ WHAT = {
 }
 
 
-@click.group("rollout", no_args_is_help=True)
+@click.group("rollout", cls=Group, no_args_is_help=True)
 def group() -> None:
     """What is left of earlier deployments, and the way back."""
 
@@ -89,7 +89,7 @@ def status(admin: Admin, as_json: bool) -> None:
         [one["server"], "-", "removed", str(one["containers"]), str(one["sessions"]), "-"] for one in found["leaving"]
     ]
     columns = ["SERVER", "DEPLOYMENT", "WHICH", "CONTAINERS", "SESSIONS", "IN FLIGHT"]
-    show(table(columns, rows, right=("SESSIONS", "IN FLIGHT")))
+    show(table(columns, rows, right=("SESSIONS", "IN FLIGHT"), wrapped=("CONTAINERS",)))
     note(f"from {found['sources']}" + ("; sticky rollout undo goes back" if found["can_undo"] else ""))
 
 
@@ -107,7 +107,7 @@ def undo(recreate: bool, admin: Admin, as_json: bool) -> None:
     if not as_json:
         for line in _undone(found):
             note(line)
-    _report(found, as_json, old="newer")
+    _report(found, as_json, old="other")
 
 
 def _undone(found: Mapping[str, Any]) -> list[str]:

@@ -181,7 +181,10 @@ DAEMON = (
         "this works only where the daemon runs, not with --url. Log in there, or name --state-dir.",
     ),
     Encounter(
-        "which_server", "It has several Servers", WRONG, "this daemon has several Servers: …. Say which one is meant."
+        "which_server",
+        "It has several Servers",
+        WRONG,
+        "this daemon has several Servers: …. Say which one is meant: ….",
     ),
     Encounter("unknown_server_name", "It has no such Server", NOT_FOUND, "there is no Server '…'; there are: …."),
     Encounter(
@@ -203,7 +206,7 @@ DAEMON = (
         "no_browser",
         "Nobody opens the address of `sessions open`",
         FAILED,
-        "no browser came within … seconds. Run it again with a longer --wait, or with --no-browser to open the address yourself.",
+        "no browser came within … seconds. Run it again with a longer --wait.",
     ),
     Encounter("usage", "The command line is wrong", WRONG, "No such command '…' (see sticky --help)"),
 )

@@ -83,7 +83,7 @@ if __name__ == "__main__":  # in the container
 CONFIG = """\
 # What app.py does not say: where to listen and who may start sessions.
 #
-#     sticky check sticky.toml
+#     sticky check app.py --config sticky.toml
 #     twistd -n --pidfile= sticky --app app.py --config sticky.toml
 #
 # Every setting, with its range and default: docs/configuration.md

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 from typing import Any
 
 import click
 
 from sticky.cli.client import Admin
-from sticky.cli.options import command, daemon, json_output
+from sticky.cli.options import Group, command, daemon, json_output
 from sticky.cli.output import as_json as print_json
 from sticky.cli.output import cut_off, note, show, table
+from sticky.cli.problems import Problem, Status
 
 
-@click.group("keys", no_args_is_help=True)
+@click.group("keys", cls=Group, no_args_is_help=True)
 def group() -> None:
     """Signing keys of session tokens."""
 
@@ -35,7 +37,7 @@ def rotate(revoke: bool, yes: bool, admin: Admin, as_json: bool) -> None:
     can reach any more end when they are idle too long.
     """
     if revoke and not yes:
-        click.confirm("Every session token of this daemon stops working now. Go on?", abort=True, err=True)
+        _confirm("Every session token of this daemon stops working now. Go on?")
     found = admin.call("POST", "/v1/keys/rotate", body={"revoke": revoke})
     for line in cut_off(found):
         note(line)
@@ -43,6 +45,21 @@ def rotate(revoke: bool, yes: bool, admin: Admin, as_json: bool) -> None:
         print_json(found)
         return
     note(f"session tokens are signed with {found['key']} now" + ("; earlier ones are refused" if revoke else ""))
+
+
+def _confirm(question: str) -> None:
+    """Raises `Problem` unless somebody says yes."""
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            click.echo(err=True)
+            raise  # Ctrl-C
+        agreed = False
+    if not sys.stdin.isatty():
+        click.echo(err=True)  # nobody's Enter has ended the line of the question
+    if not agreed:
+        raise Problem("nothing has changed", Status.FAILED, "With --yes it does not ask.")
 
 
 @command(group, "list", "sticky keys list")

@@ -16,12 +16,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
+from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.ssl import optionsForClientTLS
 from twisted.internet.task import LoopingCall, deferLater
-from twisted.web.client import Agent, HTTPConnectionPool, readBody
+from twisted.web.client import URI, Agent, HTTPConnectionPool, readBody
 from twisted.web.http_headers import Headers
+from twisted.web.iweb import IAgentEndpointFactory
+from zope.interface import implementer
 
 from sticky.edge.wire import Names
+from sticky.sdk.steps import dialled
 
 LONGEST_START = 330.0  #: seconds; a start may wait in the queue for 300
 LONGEST_OPENING = 30.0  #: seconds for a WebSocket handshake
@@ -112,6 +116,29 @@ class _Factory(WebSocketClientFactory):  # type: ignore[misc]
         self.pong = pong
 
 
+def _why(error: Exception) -> str:
+    """In words where Twisted has some, which its exceptions' first lines are."""
+    text = (str(error) or type(error).__doc__ or "").strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@implementer(IAgentEndpointFactory)
+@attrs.frozen
+class _Endpoints:
+    """Where connections go."""
+
+    reactor: Any
+
+    def endpointForURI(self, uri: URI) -> IStreamClientEndpoint:
+        """See `IAgentEndpointFactory`."""
+        return self.endpoint(uri.host.decode("ascii"), uri.port, uri.scheme == b"https")
+
+    def endpoint(self, host: str, port: int, secure: bool) -> IStreamClientEndpoint:
+        """To a Server's host. Names below localhost are this machine's, as for browsers and curl."""
+        endpoint: IStreamClientEndpoint = HostnameEndpoint(self.reactor, dialled(host), port)
+        return wrapClientTLS(optionsForClientTLS(host), endpoint) if secure else endpoint
+
+
 class Load:
     """All clients of one test. `leave` ends it early; what was measured counts."""
 
@@ -122,7 +149,8 @@ class Load:
         self._names = Names(plan.brand)
         self._pool = HTTPConnectionPool(reactor)
         self._pool.maxPersistentPerHost = 100
-        self._agent = Agent(reactor, pool=self._pool)
+        self._endpoints = _Endpoints(reactor)
+        self._agent = Agent.usingEndpointFactory(reactor, self._endpoints, self._pool)
         self._leaving = False
         self._sleeping: set[Deferred[None]] = set()
 
@@ -181,7 +209,7 @@ class Load:
             response = await asked
             body = await readBody(response).addTimeout(limit, self._reactor)
         except Exception as error:
-            raise Failed(f"{name}: {type(error).__name__}") from None
+            raise Failed(f"{name}: {_why(error)}") from None
         try:
             answer = json.loads(body)
         except ValueError:
@@ -206,15 +234,12 @@ class Load:
                 self.figures.times["ping"].append(self._reactor.seconds() - at)
 
         factory = _Factory(address, headers, pong, self._reactor)
-        host = parts.hostname or ""
-        endpoint: Any = HostnameEndpoint(self._reactor, host, parts.port or (443 if secure else 80))
-        if secure:
-            endpoint = wrapClientTLS(optionsForClientTLS(host), endpoint)
+        endpoint = self._endpoints.endpoint(parts.hostname or "", parts.port or (443 if secure else 80), secure)
         began = self._reactor.seconds()
         try:
             await endpoint.connect(factory)
         except Exception as error:
-            raise Failed(f"{name}: {type(error).__name__}") from None
+            raise Failed(f"{name}: {_why(error)}") from None
         socket = await factory.opened
         self.figures.times[name].append(self._reactor.seconds() - began)
         self.figures.opened()

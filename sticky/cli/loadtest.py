@@ -57,7 +57,7 @@ def add_to(root: click.Group) -> None:
         if not path.startswith("/"):
             raise click.BadParameter("it must begin with /", param_hint="--path")
         brand = admin.status()["daemon"]["brand"]
-        found = admin.server(server)
+        found = admin.server(server, "sticky loadtest NAME")
         bearer = admin.bearer(found["name"])
         if bearer is None and not found["unauthenticated"]:
             raise Problem("there is no proxy token to start sessions with", Status.USAGE, "Set STICKY_PROXY_TOKEN.")

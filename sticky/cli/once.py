@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -39,6 +40,11 @@ def once(arguments: Sequence[str] | None = None) -> int:
         # Python would complain once more while it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Status.PIPE_CLOSED
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return _say(f"cannot write the output: {error.strerror}.", Status.FAILED)
 
 
 def _say(text: str, status: int, trace: str = "") -> int:

@@ -65,7 +65,7 @@ def _by_hand(show: Callable[[str], object], url: str, wait: float, address: str)
     """For whoever is to open the address."""
     port, own = urlsplit(address).port, urlsplit(url)
     note(f"open this address in a browser on this machine; it is good once, for {wait:g} s, and leads into the session")
-    if own.hostname in ("127.0.0.1", "localhost", "::1"):
+    if own.hostname in ("127.0.0.1", "localhost", "::1") or (own.hostname or "").endswith(".localhost"):
         both = f"-L {port}:127.0.0.1:{port} -L {own.port or 80}:127.0.0.1:{own.port or 80}"
     else:
         both = f"-L {port}:127.0.0.1:{port}"
@@ -147,6 +147,7 @@ def serve_once(
                 raise Problem(
                     f"no browser came within {wait:g} seconds",
                     Status.FAILED,
-                    "Run it again with a longer --wait, or with --no-browser to open the address yourself.",
+                    "Run it again with a longer --wait"
+                    + ("." if opening is None else ", or with --no-browser to open the address yourself."),
                 )
             server.handle_request()

@@ -131,6 +131,18 @@ def sources(file: str | None, config: str | None) -> tuple[str | None, str | Non
     return file, None
 
 
+class Group(click.Group):
+    """Commands, listed with the whole of their first sentences, where click would cut them to a line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `click.Group`."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, one.get_short_help_str(limit=1000)) for name, one in commands if one is not None]
+            )
+
+
 class Example(click.Command):
     """A command whose help ends with an example. `example`: what to type, a line or more."""
 

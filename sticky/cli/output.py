@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from typing import IO, Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from sticky.cli.fitting import Column, Fitting
 
 #: How the state of something is shown.
 STYLES = {
@@ -33,6 +36,11 @@ STYLES = {
     "ended": "dim",
 }
 PATIENCE = 0.7  #: seconds
+#: How errors begin in Python, JavaScript, Java, Go, Rust and C.
+_ERROR = re.compile(
+    r"(?:[\w.:]*(?:Error|Exception)\b.*:|Exception in thread|panic:|fatal|thread '.*' panicked|error:)", re.IGNORECASE
+)
+_BANNER = re.compile(r"Node\.js v[\d.]+")  # what Node says last
 _UNBOUNDED = 100_000  # columns of what is no terminal: nothing is wrapped or cut for it
 
 
@@ -109,23 +117,23 @@ def as_json(value: Any) -> None:
 
 
 def table(
-    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[str] = (), wrapped: Sequence[str] = ()
-) -> Table:
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    right: Sequence[str] = (),
+    wrapped: Sequence[str] = (),
+    spare: Sequence[str] = (),
+) -> Fitting:
     """Aligned columns without lines. `right`: the columns of numbers; `wrapped`: those whose text may take several lines.
 
-    Where a terminal is too narrow the others are cut, but never the first one: people copy ids from it.
+    `spare`: those that are left out, in this order, where a terminal is too narrow for all.
     """
-    made = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        header = Text(column, no_wrap=True, overflow="ellipsis")
-        made.add_column(header, justify="right" if column in right else "left", no_wrap=not number)
-    for row in rows:
-        cells = [cell if isinstance(cell, Text) else Text(cell) for cell in row]
-        for column, cell in zip(columns, cells, strict=True):
-            if column not in wrapped:
-                cell.no_wrap, cell.overflow = True, "ellipsis"
-        made.add_row(*cells)
-    return made
+    return Fitting(
+        [
+            Column(name, name in right, name in wrapped, 1 + spare.index(name) if name in spare else 0)
+            for name in columns
+        ],
+        [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows],
+    )
 
 
 def facts_table(facts: Mapping[str, str]) -> Table:
@@ -164,6 +172,12 @@ def duration(seconds: float | None) -> str:
             rest = whole % size // part
             return f"{whole // size}{unit}" + (f" {rest}{smaller}" if rest else "")
     return f"{whole}s"
+
+
+def telling(lines: Sequence[str]) -> str:
+    """Of the last lines that a program wrote, the one that says most about its end: an error's own, else the last. Or nothing."""
+    said = [line.strip() for line in lines if line.strip() and _BANNER.fullmatch(line.strip()) is None]
+    return next((line for line in reversed(said) if _ERROR.match(line)), said[-1] if said else "")
 
 
 def printable(text: str) -> str:

@@ -29,7 +29,7 @@ from sticky.cli import (
     tokens,
     top,
 )
-from sticky.cli.options import command, json_output
+from sticky.cli.options import Group, command, json_output
 from sticky.cli.output import as_json as print_json
 from sticky.cli.output import say
 
@@ -46,7 +46,7 @@ def _reading() -> Iterator[None]:
         raise PipeClosed from None
 
 
-class _InOrder(click.Group):
+class _InOrder(Group):
     """Lists its commands in the order in which they were added, which is the order in which they are needed."""
 
     def make_context(
@@ -71,6 +71,7 @@ class _InOrder(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="The daemon itself is started with twistd: twistd -n --pidfile= sticky --app game.py",
 )
+@click.version_option(__version__, message="sticky %(version)s")
 def root() -> None:
     """Self-hosted sticky sessions: every request and WebSocket of a session reaches its container."""
 
@@ -112,4 +113,6 @@ def completion(shell: str) -> None:
 
     found = get_completion_class(shell)
     assert found is not None
-    say(found(root, {}, "sticky", "_STICKY_COMPLETE").source())
+    source = found(root, {}, "sticky", "_STICKY_COMPLETE").source()
+    # Click's own splits what a value means at every comma of it, and loses the rest.
+    say(source.replace('string split ","', 'string split --max 1 ","'))

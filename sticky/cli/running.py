@@ -142,7 +142,7 @@ class Serving:
             names = ", ".join(sorted({path.name for path in changed}))
             problem = self._check()
             if problem is not None:
-                note(f"the new version is not served, the old one goes on: {problem}")
+                note(f"the new version is not served; containers that run go on with the old one: {problem}")
                 continue
             try:
                 # A module that the app imports is not part of what the daemon compares.

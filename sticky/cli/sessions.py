@@ -9,6 +9,7 @@ import click
 
 from sticky.cli.client import Admin, path
 from sticky.cli.options import (
+    Group,
     command,
     containers,
     daemon,
@@ -25,7 +26,7 @@ from sticky.cli.problems import Problem, Status
 PAGE = 500  #: sessions that are asked for at once
 
 
-@click.group("sessions", no_args_is_help=True)
+@click.group("sessions", cls=Group, no_args_is_help=True)
 def group() -> None:
     """Sessions: one client's or room's stay on one container."""
 
@@ -73,7 +74,7 @@ def list_(
         for one in found
     ]
     columns = ["SESSION", "SERVER", "CONTAINER", "STATE", "OWNER", "AGE", "IN FLIGHT", "ENDS IN"]
-    show(table(columns, rows, right=("AGE", "IN FLIGHT", "ENDS IN")))
+    show(table(columns, rows, right=("AGE", "IN FLIGHT", "ENDS IN"), spare=("OWNER", "AGE")))
     if after is not None:
         note("there are more; raise --limit")
 
@@ -106,7 +107,7 @@ def start(server: str | None, idle_timeout: int | None, name: str | None, admin:
 
     Its owner is the operator, whose names are its own. Everyone who has the token shares the session.
     """
-    served = admin.server(server)["name"]
+    served = admin.server(server, "sticky sessions start NAME")["name"]
     with waiting(f"waiting for a place on {served}; Ctrl-C leaves the queue"):
         given = admin.start(served, idle_timeout, name)
     if as_json:
@@ -192,7 +193,9 @@ def release(name: str, server: str | None, grace: float | None, admin: Admin, as
     if as_json:
         print_json(found)
     else:
-        note(f"the name {printable(name)!r} is free on {served}")
+        done = found.get("session")
+        ended = "" if done is None else f"; {done['session_id']} is terminated{_goes_on([done])}"
+        note(f"the name {printable(name)!r} is free on {served}{ended}")
 
 
 @command(group, "extend", "sticky sessions extend sd-4Kx0")

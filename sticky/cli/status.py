@@ -84,7 +84,7 @@ def server_table(servers: Iterable[dict[str, Any]]) -> RenderableType:
             ]
         )
     columns = ["SERVER", "READY", "SESSIONS", "IN FLIGHT", "QUEUE", "STARTED", "REFUSED", "URL"]
-    return table(columns, rows, right=("IN FLIGHT", "QUEUE", "STARTED", "REFUSED"))
+    return table(columns, rows, right=("IN FLIGHT", "QUEUE", "STARTED", "REFUSED"), spare=("STARTED", "IN FLIGHT"))
 
 
 def worker_table(workers: Iterable[dict[str, Any]]) -> RenderableType:
@@ -122,7 +122,7 @@ def container_table(containers: Iterable[dict[str, Any]]) -> RenderableType:
         for container in containers
     ]
     columns = ["CONTAINER", "SERVER", "STATE", "AGE", "SESSIONS", "IN FLIGHT", "ADDRESS", "PID"]
-    return table(columns, rows, right=("AGE", "SESSIONS", "IN FLIGHT", "PID"))
+    return table(columns, rows, right=("AGE", "SESSIONS", "IN FLIGHT", "PID"), spare=("ADDRESS", "PID", "IN FLIGHT"))
 
 
 def left_behind(servers: Iterable[dict[str, Any]]) -> Iterable[Text]:

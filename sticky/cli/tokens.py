@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from sticky.cli.client import Admin, path
-from sticky.cli.options import command, daemon, json_output, tokens
+from sticky.cli.options import Group, command, daemon, json_output, tokens
 from sticky.cli.output import as_json as print_json
 from sticky.cli.output import note, say, table
 from sticky.cli.output import show as print_table
@@ -21,7 +21,7 @@ from sticky.core.proxy_tokens import EVERY_SERVER, ID_BYTES, SECRET_BYTES, hash_
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-@click.group("tokens", no_args_is_help=True)
+@click.group("tokens", cls=Group, no_args_is_help=True)
 def group() -> None:
     """Proxy tokens: who may start and terminate sessions."""
 
@@ -97,6 +97,10 @@ def create(
         "expires_at": None if expires is None else expires.timestamp(),
         "admin": is_admin,
     }
+    known = [one["name"] for one in admin.status()["servers"]] if servers else []
+    for name in servers:
+        if name != EVERY_SERVER and name not in known:
+            note(f"warning: there is no Server {name!r} yet; there are: {', '.join(known)}")
     made = admin.call("POST", "/v1/tokens", body=body)
     if as_json:
         print_json(made)
@@ -153,7 +157,7 @@ def list_(admin: Admin, as_json: bool) -> None:
         ]
         for one in found["tokens"]
     ]
-    print_table(table(["TOKEN", "OWNER", "SERVERS", "EXPIRES", "ADMIN", "FROM"], rows))
+    print_table(table(["TOKEN", "OWNER", "SERVERS", "EXPIRES", "ADMIN", "FROM"], rows, wrapped=("SERVERS",)))
 
 
 @command(group, "revoke", "sticky tokens revoke wk-8fK2")

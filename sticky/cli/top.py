@@ -103,7 +103,9 @@ def screen(found: dict[str, Any], rates: Rates, now: float, height: int | None) 
         Text(),
         server_table(servers),
         Text(),
-        table(columns, rows, right=("STARTS", "REFUSED", "REQUESTS", "LONGEST WAIT")),
+        table(
+            columns, rows, right=("STARTS", "REFUSED", "REQUESTS", "LONGEST WAIT"), spare=("LONGEST WAIT", "REFUSED")
+        ),
         Text(),
         container_table(shown) if shown else Text("no containers", style="dim"),
     ]

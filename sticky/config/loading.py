@@ -63,6 +63,12 @@ class DeclaredApp(Protocol):
     def servers(self) -> Sequence[Declared]: ...
 
 
+_NO_COMMAND = (
+    'is missing; give what to run, such as command = ["./server", "{port}"],'
+    " or name the app as well whose Server this is (game.py --config sticky.toml)"
+)
+
+
 def load(
     *,
     file: Path | None,
@@ -257,7 +263,7 @@ def _server(
         sandboxes.apply(values["sandbox"], values, {"startup_timeout": reading.given("startup_timeout")})
     if declared is None:
         if values["command"] is None and values["docker"] is None:
-            raise reading.wrong("command", 'is missing; give what to run, such as command = ["./server", "{port}"]')
+            raise reading.wrong("command", _NO_COMMAND)
         values["command"] = values["command"] or ()  # the image's own
         values["directory"] = values["directory"] or base
         snapshots.of_a_command(reading)

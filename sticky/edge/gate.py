@@ -122,7 +122,7 @@ class Gate:
         if scheme.lower() == b"bearer" and shown.lstrip().startswith(b"v4.public."):
             field = self._context.names.authorization.decode("ascii").title()
             return f"Authorization is the container's own: send the session token as {field}: Bearer TOKEN."
-        return "This request needs a session token, in its header, as a query parameter or as a cookie."
+        return "This request needs a session token: in its header, as a query parameter, a cookie, or a WebSocket's subprotocol."
 
     def _visit(self, front: Frontend, head: RequestHead, site: Site) -> Visit:
         """A request to a plain Server: let in by a proxy token, if at all by one, and led by its affinity key."""

@@ -21,6 +21,7 @@ class Names:
     timestamp: str
     session_token: str
     session_name: str
+    grace: str
     sessions_path: str
     start_path: str
     terminate_path: str
@@ -51,6 +52,7 @@ def names_of(brand: str) -> Names:
         timestamp=wire.timestamp.decode("ascii"),
         session_token=wire.session_token.decode("ascii"),
         session_name=wire.session_name.decode("ascii"),
+        grace=wire.grace.decode("ascii"),
         sessions_path=sessions,
         start_path=f"{sessions}/start",
         terminate_path=f"{sessions}/terminate",

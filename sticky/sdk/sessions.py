@@ -18,6 +18,7 @@ from sticky.sdk.calling import Carriers, call
 from sticky.sdk.daemon import Daemon, Place
 from sticky.sdk.exception import ConnectionError, ExecutionError, InvalidError
 from sticky.sdk.limits import NUMBERS, Range, check_number
+from sticky.sdk.names import Names
 from sticky.sdk.steps import Ask, Failure, Reply, Steps, asking, pausing
 
 __all__ = ["ServerSessionCredentials", "SessionStatus", "Sessions"]
@@ -26,6 +27,7 @@ BACKOFF = (0.5, 1.0, 2.0, 4.0)  #: seconds between the five attempts
 LONGEST_QUEUE = 300.0  #: seconds; the highest queue_timeout that a Server may have
 ANSWER_TIME = 15.0  #: seconds on top for the answer itself; also for calls that do not queue
 PAGE = 1000  #: sessions in one answer
+_GRACE = Range(0, 3600, unit="seconds")
 _IDLE = Range(1, NUMBERS["idle_timeout"].high, whole=True, unit="seconds")
 LONGEST_NAME = 128  #: characters
 
@@ -89,27 +91,33 @@ class Sessions:
         return ServerSessionCredentials(session, token, fields.get("created") is not False)
 
     @call
-    def terminate(self, token: str) -> Steps[None]:
+    def terminate(self, token: str, *, grace: float | None = None) -> Steps[None]:
         """End a session: new requests are refused at once, those in flight complete. One that is over already is success.
+
+        An open WebSocket is in flight. What still is after `grace` seconds (0 to 3600) is cut; without it nothing is.
 
         Raises `InvalidError`, `AuthError` (a retry is of no use), `ExecutionError`, `ConnectionError` (later it may work).
         """
         _check_token(token)
+        _check_grace(grace)
         place = yield from self._daemon.find(self._app, self._server)
-        headers = {place.names.session_token: token}
+        headers = {place.names.session_token: token, **_grace(place.names, grace)}
         url, reply = yield from self._attempts("POST", place, place.names.terminate_path, headers)
         if reply.status not in (200, 404):
             raise refused(url, reply, f"terminate a session of {self._server!r}")
 
     @call
-    def release(self, name: str) -> Steps[None]:
+    def release(self, name: str, *, grace: float | None = None) -> Steps[None]:
         """Give a name back: its session is terminated, and the next start of this name makes another. An unknown one is success.
+
+        `grace` is that of `terminate`.
 
         Raises `InvalidError`, `AuthError` (a retry is of no use), `ExecutionError`, `ConnectionError` (later it may work).
         """
         field = _field(name)
+        _check_grace(grace)
         place = yield from self._daemon.find(self._app, self._server)
-        headers = {place.names.session_name: field}
+        headers = {place.names.session_name: field, **_grace(place.names, grace)}
         url, reply = yield from self._attempts("POST", place, place.names.release_path, headers)
         if reply.status != 200 and not (reply.status == 404 and reply.code == "unknown_name"):
             raise refused(url, reply, f"release a name on {self._server!r}")
@@ -215,6 +223,15 @@ def _field(name: object) -> str:
         return name.encode("utf-8").decode("latin-1")
     except UnicodeEncodeError:
         raise InvalidError(f"name={name[:80]!r} is not allowed; it must be text that has a UTF-8 form") from None
+
+
+def _check_grace(grace: float | None) -> None:
+    if grace is not None:
+        check_number("grace", grace, _GRACE)
+
+
+def _grace(names: Names, grace: float | None) -> dict[str, str]:
+    return {} if grace is None else {names.grace: f"{grace:.3f}"}
 
 
 def _check_token(token: object) -> None:

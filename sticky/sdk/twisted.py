@@ -122,14 +122,14 @@ class TwistedSessions:
         return self._calling.make(self._server.sessions.start, idle_timeout, name=name)
 
     @named("sessions.terminate")
-    def terminate(self, token: str) -> Deferred[None]:
-        """End a session; one that is over already is success."""
-        return self._calling.make(self._server.sessions.terminate, token)
+    def terminate(self, token: str, *, grace: float | None = None) -> Deferred[None]:
+        """End a session, and after `grace` seconds what is in flight; one that is over already is success."""
+        return self._calling.make(self._server.sessions.terminate, token, grace=grace)
 
     @named("sessions.release")
-    def release(self, name: str) -> Deferred[None]:
+    def release(self, name: str, *, grace: float | None = None) -> Deferred[None]:
         """Give a name back; its session is terminated. An unknown one is success."""
-        return self._calling.make(self._server.sessions.release, name)
+        return self._calling.make(self._server.sessions.release, name, grace=grace)
 
     @named("sessions.status")
     def status(self, token: str) -> Deferred[SessionStatus]:

@@ -148,7 +148,8 @@ class DoingTests(CallsCase):
         self.inspection.waiting.callback(Credentials(SessionId("sd-1"), "v4.public.t", 30.0, 1e9, False))
         self.assertFalse(self.successResultOf(waiting)["created"])
         released = self.ask("POST", "/v1/sessions/release", {"server": "game", "name": "Grün 1", "grace": 3})
-        self.assertEqual({"name": "Grün 1"}, released)
+        self.assertEqual("Grün 1", released["name"])
+        self.assertEqual({"session_id", "in_flight", "cut_left", "age_left"}, set(released["session"]))
         self.assertEqual(self.inspection.asked, [("start", "game", None, "Grün 1"), ("release", "game", "Grün 1", 3.0)])
         wrong: object
         for wrong in ("", "x" * 129, "a\nb", "\ud800", 5, ["a"]):

@@ -259,7 +259,7 @@ class SessionsTests(DaemonCase):
         self.replies["POST /v1/sessions"] = Reply(refusal, 503)
         self.assertEqual(
             self.complaint("sessions", "start", status=1),
-            "containers of this Server fail to start (exited): ct-old exited with 1; its last line: boom."
+            "containers of game fail to start: ct-old exited with 1; it wrote: boom."
             " Mend the program or its command. All of its output: sticky containers logs ct-old",
         )
         status = self.status()
@@ -285,6 +285,15 @@ class SessionsTests(DaemonCase):
         self.sticky("sessions", "release", "lobby", "--grace", "5")
         self.assertEqual({"server": "game", "name": "lobby", "grace": 5.0}, self.asked[-1][1])
         self.assertEqual("sticky: the name 'lobby' is free on game\n", self.captured.err)
+        left = {"session_id": "sd-1", "in_flight": 2, "cut_left": 5.0, "age_left": 100.0}
+        self.replies["POST /v1/sessions/release"] = Reply({"name": "lobby", "session": left})
+        self.sticky("sessions", "release", "lobby", "--grace", "5")
+        self.assertEqual(
+            "sticky: the name 'lobby' is free on game; sd-1 is terminated: nothing new from now on, but 2 requests and WebSockets"
+            " go on, for 5.0s at most\n",
+            self.captured.err,
+        )
+        self.replies["POST /v1/sessions/release"] = Reply({"name": "lobby"})
         self.assertEqual({"name": "lobby"}, json.loads(self.sticky("sessions", "release", "lobby", "--json")))
 
     def test_terminate_says_whom_to_programs(self) -> None:

@@ -74,7 +74,7 @@ class DeployingTests(CommandCase):
     def test_rollout_undo(self) -> None:
         self.assertIn("game is rolled over", self.sticky("rollout", "undo", "--recreate"))
         self.assertEqual(self.asked[-1], ("POST /v1/rollout/undo", {"recreate": True}))
-        self.assertIn("; 3 sessions on newer containers\n", self.captured.out)
+        self.assertIn("; 3 sessions on other containers\n", self.captured.out)
         self.assertIn("sticky: what holds again was read from releases/41/sticky.toml\n", self.captured.err)
         self.assertNotIn("not files", self.captured.err)
 
@@ -83,7 +83,7 @@ class DeployingTests(CommandCase):
         body["servers"] = [{**body["servers"][0], "settings": [], "sessions": 1}]
         self.replies["POST /v1/rollout/undo"] = Reply(body)
         self.assertEqual(
-            self.sticky("rollout", "undo").splitlines()[0], "game is rolled over; 1 session on newer containers"
+            self.sticky("rollout", "undo").splitlines()[0], "game is rolled over; 1 session on other containers"
         )
         self.assertIn(
             "sticky: no setting differs from it: undo brings settings back and not files, which are used as they are now."

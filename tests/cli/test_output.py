@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from unittest.mock import patch
 
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from twisted.trial.unittest import SynchronousTestCase
 
-from sticky.cli.output import console, duration, printable, show, state, table
+from sticky.cli.output import console, duration, printable, show, state, table, telling
 from tests.cli.capture import Captured
 
 
@@ -59,6 +60,21 @@ class TableTests(SynchronousTestCase):
                 self.assertEqual("\x1b[32m" in terminal.getvalue(), wanted, value)
 
 
+class TellingTests(SynchronousTestCase):
+    def test_what_says_most_about_an_end(self) -> None:
+        for lines, said in (
+            ([], ""),
+            (["", " "], ""),
+            (["up", "Traceback (most recent call last):", '  File "a"', "RuntimeError: no database"], "RuntimeError: no database"),
+            (["throw e;", "Error: no module 'x'", "  at f (a.js:1)", "}", "", "Node.js v20.20.2"], "Error: no module 'x'"),
+            (['Exception in thread "main" java.lang.Nope: x', "\tat A.main(A.java)"], 'Exception in thread "main" java.lang.Nope: x'),
+            (["panic: gone", "goroutine 1 [running]:"], "panic: gone"),
+            (["listening", "bye"], "bye"),
+            (["Errors: 0", "done"], "done"),
+        ):  # fmt: skip
+            self.assertEqual(telling(lines), said)
+
+
 class PrintableTests(SynchronousTestCase):
     @given(st.text())
     def test_nothing_can_play_with_the_terminal(self, text: str) -> None:
@@ -69,12 +85,34 @@ class PrintableTests(SynchronousTestCase):
 
 
 class NarrowTests(SynchronousTestCase):
-    def test_ids_are_whole_where_a_terminal_is_narrow(self) -> None:
+    IDS = ("ct-aaaaaa1bbbbbbbbbbb", "ct-aaaaaa2bbbbbbbbbbb")
+
+    def lines(self, width: int, rows: int = 2) -> list[str]:
         terminal = Terminal()
         target = console(terminal)
-        target.width = 30
-        target.print(table(["ID", "WHERE", "N"], [["sd-0123456789", "a-rather-long-address", "12"]], right=["N"]))
-        head, row = terminal.getvalue().splitlines()
-        self.assertIn("sd-0123456789", row)
-        self.assertRegex(row, "a-rather.*…")
-        self.assertIn("ID", head)
+        target.width = width
+        cells = [[one, "127.0.0.1:20000", "12"] for one in self.IDS[:rows]]
+        target.print(table(["ID", "ADDRESS", "N"], cells, right=["N"], spare=["ADDRESS"]))
+        return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()).splitlines()]
+
+    def test_all_of_it_where_there_is_room(self) -> None:
+        self.assertEqual(self.lines(42)[1], "ct-aaaaaa1bbbbbbbbbbb  127.0.0.1:20000  12")
+
+    def test_first_ids_become_short_and_stay_different(self) -> None:
+        self.assertEqual(self.lines(41)[1:], [f"{one[:10]}  127.0.0.1:20000  12" for one in self.IDS])
+        self.assertEqual(self.lines(41, rows=1)[1], "ct-aaaaaa  127.0.0.1:20000  12")
+
+    def test_then_what_is_spare_is_left_out(self) -> None:
+        self.assertEqual(self.lines(30), ["ID           N", "ct-aaaaaa1  12", "ct-aaaaaa2  12"])
+
+    def test_then_cells_are_below_each_other_and_whole(self) -> None:
+        block = ["  ADDRESS  127.0.0.1:20000", "  N        12"]
+        self.assertEqual(self.lines(13)[:1], ["ct-aaaaaa1bbb"])
+        self.assertEqual(self.lines(26, rows=0), ["ID  ADDRESS  N"])
+        target = table(["ID", "ADDRESS", "N"], [[one, "127.0.0.1:20000", "12"] for one in self.IDS])
+        terminal = Terminal()
+        narrow = console(terminal)
+        narrow.width = 28
+        narrow.print(target)
+        shown = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()).splitlines()]
+        self.assertEqual(shown, [self.IDS[0], *block, self.IDS[1], *block])

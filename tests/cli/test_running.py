@@ -163,7 +163,7 @@ class ServingTests(SynchronousTestCase):
         self.problem = "app.py: line 3"
         self.assertRaises(KeyboardInterrupt, self.serve, self.change, *[self.nothing] * 5)
         self.assertEqual((len(FakeChild.made), self.deploys), (1, []))
-        self.assertEqual(self.captured.err.count("the old one goes on: app.py: line 3"), 1)
+        self.assertEqual(self.captured.err.count("go on with the old one: app.py: line 3"), 1)
 
     def test_its_status_is_the_daemons_where_that_ends_by_itself(self) -> None:
         for status, wanted in ((1, 1), (-15, 143)):

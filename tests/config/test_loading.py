@@ -287,7 +287,8 @@ class FileTests(ConfigCase):
             "proxy_tokens = {}": "proxy_tokens: is not a list of tables; allowed: [[proxy_tokens]] tables",
             '[servers."a/b"]': "servers.a/b: not a Server's name; allowed: 1 to 63 letters, digits and _ . - "
             "(no . or - in front)",
-            "[servers.a]": 'servers.a.command: is missing; give what to run, such as command = ["./server", "{port}"]',
+            "[servers.a]": 'servers.a.command: is missing; give what to run, such as command = ["./server", "{port}"],'
+            " or name the app as well whose Server this is (game.py --config sticky.toml)",
             "": "servers: there is none; add a [servers.NAME] table with a command, or give --app",
         }.items():
             self.assertEqual(self.refused(text), f"sticky.toml: {expected}")

@@ -57,6 +57,23 @@ class ProgramTests(ConfigCase):
         self.assertEqual(self.said("no-such-game"), f"there is no program no-such-game on the PATH ({DEFAULT_PATH})")
         self.assertEqual(self.said("sh"), "")
 
+    def test_what_an_interpreter_is_to_run(self) -> None:
+        self.file("tools/node")
+        for command, said in (
+            ("node", ""),
+            ('node", "gone.js', f"there is no file gone.js in {self.folder}"),
+            ('node", "/gone.mjs', "there is no file /gone.mjs"),
+            ('node", "server', ""),  # it finds server.js
+            ('node", "--check', ""),
+            ('node", "{container_id}.js', ""),
+            (f'{self.folder}/tools/node", "gone.js', f"there is no file gone.js in {self.folder}"),
+        ):
+            self.assertEqual(self.said(command), said, command)
+        self.file("gone.js")
+        self.assertEqual(self.said('node", "gone.js'), "")
+        self.file("tools/prog")
+        self.assertEqual(self.said('prog", "out.js'), "")  # which may be what it writes
+
     def test_only_child_processes_are_looked_for(self) -> None:
         self.assertEqual(self.said("game", 'backend = "memory"'), "")
 

@@ -133,10 +133,10 @@ class FakeInspection:
         self.asked.append(("start", server, idle_timeout) if name is None else ("start", server, idle_timeout, name))
         return self.waiting
 
-    def release(self, server: str, name: str, grace: float | None) -> Deferred[None]:
+    def release(self, server: str, name: str, grace: float | None) -> Deferred[SessionId | None]:
         self.containers(server)
         self.asked.append(("release", server, name, grace))
-        return succeed(None)
+        return succeed(SessionId("sd-1"))
 
     def credentials(self, session_id: str) -> Credentials:
         return Credentials(self.session(session_id).status.session, "v4.public.secret", 600.0, 1e9, False)

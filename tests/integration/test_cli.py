@@ -142,8 +142,8 @@ class DaemonTests(CommandCase):
         _, err = self.run_("sessions", "start", "broken", status=1)
         self.assertRegex(
             err,
-            r"containers of this Server fail to start \(exited: with status 1\): ct-\S+ exited with status 1 before it was ready;"
-            r" its last line: RuntimeError: no database\. Mend the program or its command\.",
+            r"^sticky: containers of broken fail to start: ct-\S+ exited with status 1 before it was ready;"
+            r" it wrote: RuntimeError: no database\. Mend the program or its command\.",
         )
         said, _ = self.run_("status")
         self.assertIn("broken: a container failed to start", said)
@@ -155,7 +155,7 @@ class DaemonTests(CommandCase):
     def test_where_a_container_was_expected_to_listen(self) -> None:
         said = r"nothing of it listens on port \d+ of 127\.0\.0\.1, which is PORT in its environment and \{port\} in its command"
         _, err = self.run_("sessions", "start", "deaf", status=1)
-        self.assertRegex(err, rf"fail to start \(startup_timeout: {said}\)")
+        self.assertRegex(err, rf"fail to start: ct-\S+ was not ready within startup_timeout: {said};")
         ended = self.json("containers", "list", "--server", "deaf", "--all")["ended"]
         shown, _ = self.run_("containers", "show", ended[0]["id"])
         self.assertRegex(" ".join(shown.split()), rf"was not ready within startup_timeout: {said}; ended by SIGTERM")
@@ -340,7 +340,7 @@ class ServeTests(CommandCase):
         first = until("it serves", self.pid, 2 * DEADLINE)
         session = self.json("sessions", "start")
         app.write_text(APP + "\nraise RuntimeError('half-written')\n")
-        until("the mistake is told", self.said("the old one goes on: "), DEADLINE)
+        until("the mistake is told", self.said("go on with the old one: "), DEADLINE)
         self.assertEqual(self.pid(), first)
         app.write_text(APP + "\n# better\n")
         until("the change is deployed", self.said("changed: app.py; Server is rolled over"), 60)

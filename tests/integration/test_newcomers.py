@@ -98,27 +98,71 @@ class DaemonTests(NewcomerCase):
         self.assertIn(b"/2", said)
         self.assertEqual(0, child.wait(DEADLINE))
 
+    def shell(self, *command: str) -> str:
+        """What a shell says of a script about completion, beside a `sticky` on its PATH."""
+        programs = Path(sys.executable).parent
+        if shutil.which(command[0]) is None or not (programs / "sticky").exists():
+            raise SkipTest(f"there is no {command[0]}, or no sticky beside this Python")
+        environ = {
+            **self.environ,
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "HOME": str(self.folder),
+            "TERM": "xterm",
+        }
+        done = subprocess.run(command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
     def test_bash_completes_commands_and_names(self) -> None:
         given = self.json("sessions", "start")
-        programs = Path(sys.executable).parent
-        if shutil.which("bash") is None or not (programs / "sticky").exists():
-            raise SkipTest("there is no bash, or no sticky beside this Python")
-        for words, wanted in (
-            (["sticky", "roll"], "rollout"),
-            (["sticky", "sessions", "show", "sd-"], given["session_id"]),
-            (["sticky", "logs", "--server", "e"], "echo"),
-        ):
-            script = (
-                'eval "$(sticky completion bash)"; complete -p sticky >/dev/null || exit 9\n'
-                f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _sticky_completion sticky\n"
-                'printf "%s\\n" "${COMPREPLY[@]}"'
-            )
-            environ = {**self.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-            done = subprocess.run(
-                ["bash", "--noprofile", "--norc", "-c", script], cwd=self.folder, env=environ, capture_output=True, text=True,
-                timeout=DEADLINE,
-            )  # fmt: skip
-            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, f"{wanted}\n", ""))
+        wanted = {
+            "sticky roll": "rollout",
+            "sticky sessions show sd-": given["session_id"],
+            "sticky logs --server e": "echo",
+        }
+        asked = "".join(
+            f"COMPREPLY=(); COMP_WORDS=({line}); COMP_CWORD={line.count(' ')}; _sticky_completion sticky\n"
+            'printf "%s\\n" "${COMPREPLY[@]}"\n'
+            for line in wanted
+        )
+        script = f'eval "$(sticky completion bash)"; complete -p sticky >/dev/null || exit 9\n{asked}'
+        self.assertEqual(self.shell("bash", "--noprofile", "--norc", "-c", script).splitlines(), [*wanted.values()])
+
+    def test_fish_completes_with_what_it_means_in_whole(self) -> None:
+        given = self.json("sessions", "start")
+        lines = ["sticky sessions li", "sticky sessions show sd-", "sticky logs --server e"]
+        asked = "\n".join(f"complete -C '{line}'" for line in lines)
+        said = self.shell("fish", "--no-config", "-c", f"sticky completion fish | source\n{asked}")
+        wanted = ["list\tList sessions, in the order of their ids.", f"{given['session_id']}\techo", "echo"]
+        self.assertEqual(said.splitlines(), wanted)
+
+    def test_zsh_completes_commands_and_names(self) -> None:
+        given = self.json("sessions", "start")
+        # The interactive shell of a terminal, since nothing else completes; it writes down what its line has become.
+        script = r"""
+            zmodload zsh/zpty && zpty shell zsh -f -i
+            until_() {  # so many lines are in the file; what the shell shows is taken away meanwhile
+                for try in {1..500}; do
+                    zpty -rt shell shown
+                    [ "$(grep -c . found 2>/dev/null)" = $1 ] && return
+                    sleep 0.1
+                done
+                exit 9
+            }
+            zpty -w shell 'autoload -U compinit; compinit -u -D; eval "$(sticky completion zsh)"'
+            zpty -w shell 'whole() { print -r -- "[$BUFFER]" >>found; }; zle -N whole; bindkey "^O" whole'
+            zpty -w shell 'zle-line-init() { print ready >>found; }; zle -N zle-line-init'
+            until_ 1
+            for line in "$@"; do
+                zpty -w -n shell "$line"$'\t\C-o\C-u'
+                until_ $(( ++done + 1 ))
+            done
+            zpty -d shell; cat found
+        """
+        lines = ["sticky roll", "sticky sessions show sd-", "sticky logs --server e"]
+        said = self.shell("zsh", "-f", "-c", script, "zsh", *lines)
+        wanted = ["sticky rollout ", f"sticky sessions show {given['session_id']} ", "sticky logs --server echo "]
+        self.assertEqual(said.splitlines(), ["ready", *(f"[{line}]" for line in wanted)])
 
     def test_the_way_back_that_is_none(self) -> None:
         program = self.folder / "echo.sh"
@@ -137,6 +181,55 @@ class DaemonTests(NewcomerCase):
         self.assertIn("what holds again was read from sticky.toml", err)
         self.assertIn("no setting differs from it: undo brings settings back and not files", err)
 
+    def test_a_full_disk_behind_the_output(self) -> None:
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [*STICKY, "status"],
+                cwd=self.folder,
+                env=self.environ,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                timeout=DEADLINE,
+            )
+        self.assertEqual(
+            (done.returncode, done.stderr), (1, b"sticky: cannot write the output: No space left on device.\n")
+        )
+
+    def test_a_question_that_nobody_answers_with_yes(self) -> None:
+        for answer in ("n\n", ""):
+            done = subprocess.run(
+                [*STICKY, "keys", "rotate", "--revoke"],
+                cwd=self.folder, env=self.environ, input=answer, capture_output=True, text=True, timeout=DEADLINE,
+            )  # fmt: skip
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stderr.splitlines()[-1], "sticky: nothing has changed. With --yes it does not ask.")
+        self.assertEqual(self.json("keys", "list")["retired"], [])
+
+    def test_names_that_are_none(self) -> None:
+        _, err = self.run_("tokens", "create", "--owner", "al", "--server", "ehco")
+        self.assertIn("sticky: warning: there is no Server 'ehco' yet; there are: echo\n", err)
+        _, err = self.run_("containers", "logs", "ct-none", status=4)
+        self.assertIn("there is no such container 'ct-none'. ", err)
+        _, err = self.run_("deploy", "gone.toml", status=2)
+        self.assertRegex(err, r"^sticky: \S+/gone.toml: cannot be read: No such file or directory\.\n$")
+
+
+class HostTests(NewcomerCase):
+    def test_servers_by_their_host_names(self) -> None:
+        """Neither the machine's resolver nor the container need know more than the daemon says."""
+        names = "".join(
+            f'[servers.{name}]\ncommand = {ECHO}\nhosts = ["{name}.localhost"]\n' for name in ("red", "blue")
+        )
+        daemon = self.serve('[daemon]\nlisten = ["tcp:0:interface=127.0.0.1"]\n' + names)
+        _, err = self.run_("curl", "/", status=2)
+        self.assertIn("this daemon has several Servers: red, blue. Say which one is meant: --server NAME.", err)
+        self.run_("loadtest", "blue", "--sessions", "1", "--hold", "0", "--reconnects", "0", "--path", "/ws")
+        url = self.json("status")["servers"][1]["url"]
+        self.assertEqual(url, daemon.url().replace("127.0.0.1", "blue.localhost"))
+        self.assertIn(f"blue {url}\n", (self.folder / "state/url").read_text())
+        container = self.json("containers", "list")["containers"][0]["id"]
+        self.assertEqual(self.run_("containers", "exec", container, "--", "printenv", "STICKY_URL")[0], f"{url}\n")
+
 
 class FileTests(NewcomerCase):
     def test_a_program_that_is_not_there(self) -> None:
@@ -152,7 +245,7 @@ class FileTests(NewcomerCase):
         _, err = self.run_("sessions", "start", status=1)
         self.assertRegex(
             err,
-            r"containers of this Server fail to start \(failed: sticky status has the reason\): ct-\S+ command not found: pyhton3\.",
+            r"containers of echo fail to start: ct-\S+ command not found: pyhton3\.",
         )
 
     def test_serve_promises_nothing_that_it_cannot_keep(self) -> None:

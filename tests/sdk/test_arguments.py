@@ -67,7 +67,7 @@ class ArgumentTests(SynchronousTestCase):
                 lambda: game.sessions.start(60, idle_timeout=60),
                 "sessions.start() was given idle_timeout twice, by its place and by its name",
             ),
-            (lambda: game.sessions.terminate(), "sessions.terminate() was not given token; it takes token"),
+            (lambda: game.sessions.terminate(), "sessions.terminate() was not given token; it takes token, grace"),
             (lambda: game.sessions.list(limit=5), "sessions.list() has no argument 'limit'; it takes no arguments"),
             (
                 lambda: game.sessions.list(5),

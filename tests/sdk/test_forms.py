@@ -68,8 +68,8 @@ class Form(Protocol):
     """A Server's calls in one of the forms, each awaitable."""
 
     def start(self, **arguments: Any) -> Awaitable[sticky.ServerSessionCredentials]: ...
-    def terminate(self, token: str) -> Awaitable[None]: ...
-    def release(self, name: str) -> Awaitable[None]: ...
+    def terminate(self, token: str, *, grace: float | None = None) -> Awaitable[None]: ...
+    def release(self, name: str, *, grace: float | None = None) -> Awaitable[None]: ...
     def status(self, token: str) -> Awaitable[sticky.SessionStatus]: ...
     def extend(self, token: str) -> Awaitable[sticky.SessionStatus]: ...
     def list(self) -> Awaitable[list[sticky.SessionStatus]]: ...
@@ -188,6 +188,17 @@ class FormsTests(SynchronousTestCase):
             seen,
         )
 
+    def test_what_is_in_flight_may_be_given_a_time(self) -> None:
+        async def body(form: Form) -> None:
+            await form.terminate(TOKEN, grace=0)
+            await form.release("room", grace=2.5)
+
+        grace = [("x-modal-server-session-grace", "0.000"), ("x-modal-server-session-grace", "2.500")]
+        for run in (self._blocking, self._asyncio, self._twisted):
+            script = Script([reply(200), reply(200)])
+            run(script, body)
+            self.assertEqual(grace, [item for ask in script.asked for item in ask.headers.items() if item in grace])
+
     def test_retries_and_their_end(self) -> None:
         async def body(form: Form) -> None:
             with self.assertRaisesRegex(exception.QueueTimeout, "/_modal/sessions/start answered 503 queue_timeout"):
@@ -237,6 +248,8 @@ class FormsTests(SynchronousTestCase):
                 lambda: form.start(idle_timeout=0),
                 lambda: form.start(name=""),
                 lambda: form.terminate("a b"),
+                lambda: form.terminate(TOKEN, grace=-1),
+                lambda: form.release("room", grace=3601),
                 lambda: form.status(""),
                 lambda: form.extend("\n"),
                 lambda: form.update(),
