@@ -224,6 +224,9 @@ class Daemon(Service):
         self.decide: Callable[[], Deferred[None]] = lambda: succeed(
             None
         )  #: fires when it is known whether another one replaces this one
+        self.abandon: Callable[[], None] = lambda: (
+            None
+        )  #: let go of what threads wait for, since the process waits for them
         self.left: Callable[[], Coroutine[Any, Any, None]] | None = (
             None  #: how to end, where another one has replaced it
         )
@@ -286,6 +289,7 @@ class Daemon(Service):
     def stopService(self) -> Deferred[None]:
         """Refuse starts, close WebSockets, let containers go, kill what is left, close the listeners."""
         super().stopService()  # type: ignore[no-untyped-call]
+        self.abandon()
         return Deferred.fromCoroutine(self._end())
 
     async def _end(self) -> None:

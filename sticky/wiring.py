@@ -24,7 +24,7 @@ from sticky.autoscaling import FILE as autoscaler_file
 from sticky.autoscaling import Autoscaling
 from sticky.config.settings import ServerSettings, Settings
 from sticky.config.sources import Sources
-from sticky.containers.describe import describe
+from sticky.containers.describe import Questions
 from sticky.containers.knocking import Knocker, http_status
 from sticky.containers.plugins import installed
 from sticky.control.calls import ControlCalls
@@ -203,11 +203,12 @@ def assemble(
         return deferToThreadPool(reactor, reactor.getThreadPool(), function, *arguments)
 
     restarts = Restarts()
+    questions = Questions()
     deployer = Deployer(
         Applied(settings, sources),
         servers,
         deployments,
-        Making(_load, definitions, service, publish, with_backends, in_thread),
+        Making(partial(_load, questions), definitions, service, publish, with_backends, in_thread),
         restarts.may_change,
     )
     operating = Operating(
@@ -228,7 +229,7 @@ def assemble(
         settings.daemon.admin,
         inspection,
         reactor,
-        _check,
+        partial(_check, questions),
         WithRequests(globalLogPublisher, access),
         deployer,
         operating,
@@ -267,6 +268,7 @@ def assemble(
         left,
         over,
     )
+    daemon.abandon = questions.abandon
     if command is not None:
         restarts.by = restarter = Restarter(stepping_down, command, reactor)
         daemon.decide = restarter.decide
@@ -306,16 +308,16 @@ def impatient(daemon: Daemon, reactor: Any) -> None:
     reactor.addSystemEventTrigger("before", "shutdown", stopping)
 
 
-def _load(sources: Sources) -> Settings:
+def _load(questions: Questions, sources: Sources) -> Settings:
     """What these say now, with this daemon's own environment. Blocks; raises `ConfigError`, `InvalidError`."""
-    settings = sources.read(describe, os.environ, installed())
+    settings = sources.read(questions.describe, os.environ, installed())
     parts.check_possible(settings)
     return settings
 
 
-def _check(file: Path | None, app: str | None, cwd: Path) -> Settings:
+def _check(questions: Questions, file: Path | None, app: str | None, cwd: Path) -> Settings:
     """What these would run here. As `_load`."""
-    return _load(Sources(file, app, {}, cwd))
+    return _load(questions, Sources(file, app, {}, cwd))
 
 
 def _journal(settings: Settings, reactor: Any, picture: Callable[[], Picture]) -> JournalService | NoJournalService:

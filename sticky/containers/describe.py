@@ -13,8 +13,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -59,7 +60,42 @@ class Description:
     entrypoints: tuple[str, ...] = ()  #: names of its local entrypoints
 
 
-def describe(app: str, python: str | None, cwd: Path, timeout: float = 30) -> Description:
+class Questions:
+    """The children that one daemon asks. It need not wait for them when it ends: `abandon` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: set[subprocess.Popen[bytes]] = set()
+        self.over = False  #: nobody waits for an answer any more
+
+    def describe(self, app: str, python: str | None, cwd: Path) -> Description:
+        """As the function."""
+        return describe(app, python, cwd, questions=self)
+
+    def abandon(self) -> None:
+        """End every child that is asked now or later; whoever waits for one gets a `ConfigError`."""
+        with self._lock:
+            self.over = True
+            for child in self._asked:
+                child.kill()
+
+    @contextmanager
+    def asking(self, child: subprocess.Popen[bytes]) -> Iterator[None]:
+        """This one is asked for the length of this."""
+        with self._lock:
+            self._asked.add(child)
+            if self.over:
+                child.kill()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asked.remove(child)
+
+
+def describe(
+    app: str, python: str | None, cwd: Path, timeout: float = 30, *, questions: Questions | None = None
+) -> Description:
     """Ask a child with the Server's own Python what `app` declares: `game.py`, `game.py:Server`, `package.module:Server`.
 
     `python` is another interpreter, 3.11 or newer, that need not have sticky (None: the running one); `cwd` is where relative
@@ -76,7 +112,7 @@ def describe(app: str, python: str | None, cwd: Path, timeout: float = 30) -> De
     runtime = [sys.executable, "-m", "sticky.containers.runtime"]
     if python is not None:
         runtime = _bare(_interpreter(python, directory))
-    declaration = _ask(app, [*runtime, "describe", target], directory, timeout)
+    declaration = _ask(app, [*runtime, "describe", target], directory, timeout, questions or Questions())
     servers = tuple(_describe(app, one, declaration.name, target, runtime, directory) for one in declaration.servers)
     if not servers:
         raise ConfigError(app, "", f"the app {declaration.name!r} has no Server: decorate a class with @app.server()")
@@ -141,17 +177,19 @@ def _interpreter(python: str, home: Path) -> str:
     return str(home / python) if os.sep in python else python
 
 
-def _ask(app: str, command: Sequence[str], directory: Path, timeout: float) -> AppDeclaration:
+def _ask(app: str, command: Sequence[str], directory: Path, timeout: float, questions: Questions) -> AppDeclaration:
     """Run the child and read its one document."""
     # Files, not pipes: a process that the import starts may inherit them, and a pipe would then never end.
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as noise:
-        status = _run(app, command, directory, timeout, answer, noise)
+        status = _run(app, command, directory, timeout, answer, noise, questions)
         answer.seek(0)
         document = answer.read(LONGEST_DOCUMENT + 1)
         noise.seek(max(0, noise.seek(0, os.SEEK_END) - _STDERR_TAIL))
         lines = noise.read().decode("utf-8", "replace").split("\n")
     if len(document) > LONGEST_DOCUMENT:
         raise ConfigError(app, "", f"its description is longer than {LONGEST_DOCUMENT} bytes")
+    if not document and questions.over:
+        raise ConfigError(app, "", "its import was given up, because the daemon ends")
     if not document:
         raise ConfigError(app, "", _silence(command[0], status, [line.strip() for line in lines if line.strip()]))
     try:
@@ -163,7 +201,15 @@ def _ask(app: str, command: Sequence[str], directory: Path, timeout: float) -> A
         raise ConfigError(app, "", f"its description cannot be read: {error}") from None
 
 
-def _run(app: str, command: Sequence[str], directory: Path, timeout: float, answer: IO[bytes], noise: IO[bytes]) -> int:
+def _run(
+    app: str,
+    command: Sequence[str],
+    directory: Path,
+    timeout: float,
+    answer: IO[bytes],
+    noise: IO[bytes],
+    questions: Questions,
+) -> int:
     """The exit status of the child. Whatever it left in its process group is killed."""
     try:
         child = subprocess.Popen(
@@ -179,7 +225,8 @@ def _run(app: str, command: Sequence[str], directory: Path, timeout: float, answ
     except OSError as error:
         raise ConfigError(app, "", f"the interpreter {command[0]} cannot be run: {error.strerror}") from None
     try:
-        return child.wait(timeout)
+        with questions.asking(child):
+            return child.wait(timeout)
     except subprocess.TimeoutExpired:
         raise ConfigError(app, "", f"importing it took longer than {timeout:g} seconds") from None
     finally:

@@ -12,7 +12,7 @@ from typing import IO, Any
 from twisted.trial.unittest import TestCase
 
 from sticky.containers import describe as module
-from sticky.containers.describe import Description, describe
+from sticky.containers.describe import Description, Questions, describe
 from sticky.errors import ConfigError
 from sticky.sdk.declaration import AppDeclaration, ServerDeclaration
 
@@ -32,7 +32,13 @@ class DescribeTests(TestCase):
         self, app: str, answer: object, *, noise: bytes = b"", status: int = 0, python: str | None = None
     ) -> Description:
         def run(
-            app: str, command: Sequence[str], directory: Path, timeout: float, out: IO[bytes], err: IO[bytes]
+            app: str,
+            command: Sequence[str],
+            directory: Path,
+            timeout: float,
+            out: IO[bytes],
+            err: IO[bytes],
+            _: Questions,
         ) -> int:
             self.commands.append(command)
             out.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())

@@ -245,6 +245,22 @@ class RefusedTests(DeployCase):
         self.assertNotEqual(int((self.folder / "imported").read_text()), self.daemon.pid)
         self.assertEqual(self.where(self.token()), home)
 
+    def test_a_daemon_that_ends_waits_for_no_import(self) -> None:
+        self.serve(ONE)
+        (self.folder / "slow.py").write_text(
+            "import os, time\nopen('importing', 'w').write(f'{os.getpid()}\\n')\ntime.sleep(3600)\n"
+        )
+        asking = subprocess.Popen(
+            [PYTHON, "-m", "sticky.cli", "deploy", "slow.py"], cwd=self.folder, stderr=subprocess.DEVNULL
+        )
+        self.addCleanup(asking.wait)
+        self.addCleanup(asking.kill)
+        importing = self.folder / "importing"
+        until("it imports", lambda: importing.exists() and importing.read_text().endswith("\n"))
+        self.daemon.stop()
+        self.assertIn("its import was given up, because the daemon ends", self.daemon.output())
+        until("the import has ended", lambda: not Path("/proc", importing.read_text().strip()).exists())
+
 
 class HangupTests(DeployCase):
     def hang_up(self, until_said: str) -> None:

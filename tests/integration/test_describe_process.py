@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from typing import Any
 
 from sticky.containers.describe import describe
 from sticky.errors import ConfigError
@@ -38,10 +39,10 @@ def main():
 
 
 class DescribeTests(ChildTests):
-    def described(self, target: str, **arguments: float) -> object:
+    def described(self, target: str, **arguments: Any) -> object:
         return describe(target, None, self.folder, **arguments)
 
-    def refused(self, target: str, **arguments: float) -> str:
+    def refused(self, target: str, **arguments: Any) -> str:
         with self.assertRaises(ConfigError) as caught:
             self.described(target, **arguments)
         self.assertNotIn("\n", str(caught.exception))
