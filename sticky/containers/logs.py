@@ -16,6 +16,7 @@ KEPT = 20  #: logs of ended containers that are kept for each Server
 
 LINES = 20
 LINE_LENGTH = 500  #: characters
+_ELSE = "\N{REPLACEMENT CHARACTER}"
 _TAIL = 64 * 1024  # bytes that survive a truncation; also all that is ever read at once
 _READ = LINES * LINE_LENGTH * 4  # bytes: the longest lines, in the longest UTF-8
 
@@ -40,7 +41,13 @@ def last_lines(path: Path) -> tuple[str, ...]:
         text = _tail(path, _READ).decode("utf-8", "replace")
     except OSError:
         return ()
-    return tuple(line[:LINE_LENGTH] for line in text.splitlines()[-LINES:])
+    return shown(text)
+
+
+def shown(text: str) -> tuple[str, ...]:
+    """The last lines of what a program said: bounded, and with nothing in them that would steer the terminal of who reads them."""
+    lines = (line[:LINE_LENGTH] for line in text.splitlines()[-LINES:])
+    return tuple("".join(each if each.isprintable() or each == "\t" else _ELSE for each in line) for line in lines)
 
 
 def size_of(path: Path) -> int:

@@ -89,6 +89,7 @@ class ForkServer(ProcessProtocol):
         self._died = died
         self._spare: tuple[int, socket.socket] | None = None  # a fork that waits: its pid, and where it is told
         self._asked = False  # for another one
+        self._forks: set[int] = set()  # those whose end has not been told
         self._refill: IDelayedCall | None = None
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -184,7 +185,7 @@ class ForkServer(ProcessProtocol):
                 self._socket.settimeout(ANSWER_TIME)
                 while self._spare is None and self.state is not State.DEAD:
                     self._read()
-            except (OSError, ValueError) as error:
+            except OSError as error:
                 self.problem = f"it did not answer: {error}"
                 self.end()
         spare, self._spare = self._spare, None
@@ -231,42 +232,50 @@ class ForkServer(ProcessProtocol):
             self._spare = None
 
     def _read(self) -> None:
-        """Take in one message. Raises OSError, and ValueError for what is none."""
+        """Take in one message. Raises OSError."""
         data, descriptors, _, _ = socket.recv_fds(self._socket, _LONGEST, 1, socket.MSG_CMSG_CLOEXEC)
         waiting = [socket.socket(fileno=descriptor) for descriptor in descriptors]
         if not data:
             self.end()
             return
-        said: dict[str, Any] = json.loads(data)
-        if "pid" in said and waiting:
+        try:
+            self._take(json.loads(data), waiting)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            self.problem = f"it said what makes no sense: {type(error).__name__}"
+            self.end()
+
+    def _take(self, said: dict[str, Any], waiting: Sequence[socket.socket]) -> None:
+        """One message. Raises for what nobody has asked for: it runs the user's code, and must not keep us busy with tales."""
+        if "pid" in said and waiting and self._asked:
             self._asked = False
+            self._forks.add(int(said["pid"]))
             self._drop_spare()
             self._spare = (int(said["pid"]), waiting[0])
             self._warm()
-        else:
-            self._take(said)
-
-    def _warm(self) -> None:
-        if self.state is State.WARMING:
-            self.state = State.WARM
-            self.log.info("containers of {server} are forked from a snapshot now", server=self._name)
-
-    def _take(self, said: Mapping[str, Any]) -> None:
-        if "warm" in said:
+        elif "warm" in said and self.state is State.WARMING and not self._asked:
             self._ask()
-        elif "unfit" in said:
-            self.problem, self.unfit = str(said["unfit"]), True
+        elif "unfit" in said and not self.unfit:
+            self.problem, self.unfit = " ".join(logs.shown(str(said["unfit"]))), True
             self.log.warn(
                 "there is no snapshot of {server}, its containers start from scratch: {why}",
                 server=self._name,
                 why=self.problem,
             )
         elif "exited" in said:
-            if self._spare is not None and self._spare[0] == said["exited"]:
+            pid, status, number = said["exited"], said["status"], said["signal"]
+            self._forks.remove(pid)
+            if self._spare is not None and self._spare[0] == pid:
                 self._drop_spare()
                 self._ask()
             else:
-                self._exited(said["exited"], said["status"], said["signal"])
+                self._exited(pid, *(None if each is None else int(each) for each in (status, number)))
+        else:
+            raise ValueError("out of place")
+
+    def _warm(self) -> None:
+        if self.state is State.WARMING:
+            self.state = State.WARM
+            self.log.info("containers of {server} are forked from a snapshot now", server=self._name)
 
     # --- from the reactor
 
@@ -282,7 +291,7 @@ class ForkServer(ProcessProtocol):
                 self._read()
             except BlockingIOError:
                 return
-            except (OSError, ValueError):
+            except OSError:
                 self.end()
                 return
 

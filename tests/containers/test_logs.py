@@ -40,6 +40,19 @@ class LogTests(SynchronousTestCase):
         self.assertEqual(lines[0], "line 11")
         self.assertEqual(lines[-1], "ü" * 500)
 
+    def test_what_would_steer_a_terminal_or_forge_a_line_is_replaced(self) -> None:
+        self.write(b"\x1b[2J\x1b]0;owned\x07\tgone\rforged\x0b\xc2\x9b31m\xe2\x80\xae \xc3\xbc\n")
+        other = "\N{REPLACEMENT CHARACTER}"
+        lines = last_lines(self.path)
+        self.assertEqual(
+            lines,
+            (
+                f"{other}[2J{other}]0;owned{other}\tgone",
+                "forged",
+                f"{other}31m{other} \N{LATIN SMALL LETTER U WITH DIAERESIS}",
+            ),
+        )
+
     def test_reading_last_lines_is_bounded_however_large_the_log(self) -> None:
         os.truncate(self.path, 10**12)  # sparse
         self.write(b"\nend\n")

@@ -245,6 +245,30 @@ class LifeTests(ForkedCase):
             self.assertIn("command not found", (await self.exit(container)).message)
         self.assertEqual((placed, stranger.poll()), ([], None))
 
+    async def test_one_that_says_what_nobody_asked_for_is_ended(self) -> None:
+        junk = [
+            "junk",
+            "7",
+            "[1]",
+            "[" * 50_000,
+            '{"warm": true}',
+            '{"exited": 1, "status": 0, "signal": null}',
+            '{"pid": 1}',
+        ]
+        for number, said in enumerate(junk):
+            program = (
+                "import os, socket, sys\ncontrol = socket.socket(fileno=os.dup(0))\n"
+                "control.send(b'{\"warm\": true}')\nwhile True: control.send(sys.argv[1].encode())\n"
+            )
+            spec = self.forked_spec(
+                snapshot=(sys.executable, "-c", program, said), deployment=DeploymentId(f"d{number}")
+            )
+            self.backend.warm(spec)
+            await self.until(lambda: (found := self.backend.snapshot(ECHO)) and found.state == "dead")
+            found = self.backend.snapshot(ECHO)
+            assert found is not None
+            self.assertIn("it said what makes no sense", found.problem, said[:50])
+
     async def test_one_that_waits_ends_with_the_zygote(self) -> None:
         zygote = await self.warmed()
         (waiting,) = self.children(zygote)

@@ -180,5 +180,4 @@ def last_lines(payload: bytes) -> tuple[str, ...]:
         text = frames.feed(payload)
     except Torn:
         return ()
-    lines = text.decode("utf-8", "replace").splitlines()
-    return tuple(line[: logs.LINE_LENGTH] for line in lines[-logs.LINES :])
+    return logs.shown(text.decode("utf-8", "replace"))
