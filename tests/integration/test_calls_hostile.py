@@ -8,6 +8,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import sticky
@@ -77,13 +78,14 @@ def look_around(port: int, state: str) -> tuple[bool, list[str], bool, bool]:
 class WireTests(CallsCase):
     def setUp(self) -> None:
         super().setUp()
-        self.serve_calls(max_containers=20, scaledown_window=2)
+        self.serve_calls("preimport = []", max_containers=20, scaledown_window=2)
 
     def test_what_a_function_writes_to_its_own_connection_is_an_error_and_reaches_nobody_else(self) -> None:
         other = sticky.Session()
         home = pid.bind(other)()
         frame = b"V\xff\xff\xff\xff"
-        for data, text in (
+        begun = "the answer has begun"
+        cases = [
             (b"\0garbage\r\n\r\n", ""),
             (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", ""),
             (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello", ""),
@@ -92,14 +94,25 @@ class WireTests(CallsCase):
             (ANSWER + b"x: y\r\n" * 100_000, ""),
             (FRAMES + b"5\r\n" + frame + b"\r\n0\r\n\r\n", ""),
             (FRAMES + b"0\r\n\r\n", ""),
-            (b"zz\r\n", "the answer has begun"),
-            (b"5\r\n" + frame + b"\r\n0\r\n\r\n", "the answer has begun"),
-            (b"0\r\n\r\n", "the answer has begun"),
-        ):
-            session = sticky.Session()
-            self.assertRaises(exception.Error, answer_with.bind(session), data, text)
-            self.assertEqual(pid.bind(other)(), home, data[:80])
-            session.release()
+            (b"zz\r\n", begun),
+            (b"5\r\n" + frame + b"\r\n0\r\n\r\n", begun),
+            (b"0\r\n\r\n", begun),
+        ]
+
+        def attack(case: tuple[bytes, str]) -> BaseException | None:
+            try:
+                answer_with.bind(sticky.Session())(*case)
+            except exception.Error as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(len(cases)) as pool:  # whether a sandbox has died is waited for a while
+            attacks = pool.map(attack, cases)
+            for _ in range(20):
+                self.assertEqual(pid.bind(other)(), home)
+            for case, error in zip(cases, attacks, strict=True):
+                self.assertIsNotNone(error, case[0][:80])
+        self.assertEqual(pid.bind(other)(), home)
 
     def test_a_child_that_keeps_the_connection_does_not_keep_the_caller(self) -> None:
         error = self.assertRaises(
