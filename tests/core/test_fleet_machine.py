@@ -21,7 +21,7 @@ LONG = bool(os.environ.get("STICKY_LONG_TESTS"))
 SHRINK = not os.environ.get("STICKY_MUTATION")
 # Derandomized in the short run: the coverage shown below is then a fact about the machine, not about luck.
 #: Of a round.
-EXAMPLES = 3000 if LONG else 100 if SHRINK else 300
+EXAMPLES = 3000 if LONG else 50 if SHRINK else 300
 SETTINGS = settings(
     max_examples=EXAMPLES,
     stateful_step_count=80,
