@@ -251,7 +251,7 @@ class IInspection(Interface):
     def start(server: str, idle_timeout: float | None, name: str | None) -> Deferred[Credentials]:
         """Start a session as the operator, or find the operator's own of this name.
 
-        Raises `errors.UnknownServer`, else fails as `ISessions.start` does.
+        Raises `errors.UnknownServer`, `errors.NotSessioned`, else fails as `ISessions.start` does.
         """
 
     def release(server: str, name: str, grace: float | None) -> Deferred[SessionId | None]:

@@ -159,6 +159,8 @@ class Inspection:
     def start(self, server: str, idle_timeout: float | None, name: str | None) -> Deferred[Credentials]:
         """See `IInspection`."""
         (service,) = self._of(server)
+        if not self._settings[service.server].sessioned:
+            raise errors.NotSessioned
         return self._servers.start(StartRequest(service.server, Caller(OPERATOR), OPERATOR, idle_timeout, name=name))
 
     def release(self, server: str, name: str, grace: float | None) -> Deferred[SessionId | None]:

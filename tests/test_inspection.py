@@ -251,6 +251,12 @@ class DoingTests(InspectionCase):
         self.assertTrue(afresh.created)
         self.assertRaises(errors.UnknownServer, self.inspection.release, "gmae", "lobby", None)
 
+    def test_a_plain_server_has_no_sessions_for_the_operator_either(self) -> None:
+        game, echo = self.settings.servers
+        plain = attrs.evolve(game, policy=attrs.evolve(game.policy, sessioned=False))
+        self.inspection.replace(attrs.evolve(self.settings, servers=(plain, echo)))
+        self.assertRaises(errors.NotSessioned, self.inspection.start, "game", None, None)
+
     def test_terminate_and_extend(self) -> None:
         given = self.start()
         self.clock.advance(300)

@@ -36,7 +36,8 @@ def add_to(root: click.Group) -> None:
     def curl(path: str, curl_arguments: tuple[str, ...], server: str | None, session: str | None, admin: Admin) -> int:
         """Send a request, with the right token.
 
-        With a session's, or with the proxy token if PATH is a control call. The token is in no argument list. Exits as curl does.
+        With a session's; with the proxy token if PATH is a control call, or the Server has no sessions. The token is in no
+        argument list. Exits as curl does.
         """
         program = shutil.which("curl")
         if program is None:
@@ -44,15 +45,15 @@ def add_to(root: click.Group) -> None:
         if not path.startswith("/"):
             raise click.UsageError("PATH must begin with /: the Server's URL comes from the daemon.")
         names = Names(admin.status()["daemon"]["brand"])
-        if path.startswith(names.control.decode("ascii")) and session is None:
-            found = admin.server(server)
+        found = admin.server(server) if session is None else {}
+        if session is None and (path.startswith(names.control.decode("ascii")) or not found["sessioned"]):
             bearer = admin.bearer(found["name"])
             header = f"Authorization: Bearer {bearer}" if bearer else None
             return _run(program, found["url"], path, header, curl_arguments)
         if session is not None:
             given = admin.token(session)
         else:
-            served = admin.server(server)["name"]
+            served = found["name"]
             with waiting(f"waiting for a place on {served}; Ctrl-C leaves the queue"):
                 given = admin.start(served)
         header = f"{names.authorization.decode('ascii')}: Bearer {given['token']}"

@@ -58,6 +58,8 @@ def add_to(root: click.Group) -> None:
             raise click.BadParameter("it must begin with /", param_hint="--path")
         brand = admin.status()["daemon"]["brand"]
         found = admin.server(server, "sticky loadtest NAME")
+        if not found["sessioned"]:
+            raise Problem(f"{found['name']} is a plain Server: it has no sessions", Status.USAGE)
         bearer = admin.bearer(found["name"])
         if bearer is None and not found["unauthenticated"]:
             raise Problem("there is no proxy token to start sessions with", Status.USAGE, "Set STICKY_PROXY_TOKEN.")

@@ -218,16 +218,24 @@ class HostTests(NewcomerCase):
     def test_servers_by_their_host_names(self) -> None:
         """Neither the machine's resolver nor the container need know more than the daemon says."""
         names = "".join(
-            f'[servers.{name}]\ncommand = {ECHO}\nhosts = ["{name}.localhost"]\n' for name in ("red", "blue")
+            f'[servers.{name}]\ncommand = {ECHO}\nhosts = ["{name}.localhost"]\n' for name in ("red", "blue", "plain")
         )
+        names += "sessioned = false\nmin_containers = 1\n"
         daemon = self.serve('[daemon]\nlisten = ["tcp:0:interface=127.0.0.1"]\n' + names)
         _, err = self.run_("curl", "/", status=2)
-        self.assertIn("this daemon has several Servers: red, blue. Say which one is meant: --server NAME.", err)
+        self.assertIn("this daemon has several Servers: red, blue, plain. Say which one is meant: --server NAME.", err)
         self.run_("loadtest", "blue", "--sessions", "1", "--hold", "0", "--reconnects", "0", "--path", "/ws")
-        url = self.json("status")["servers"][1]["url"]
+        url = next(one["url"] for one in self.json("status")["servers"] if one["name"] == "blue")
         self.assertEqual(url, daemon.url().replace("127.0.0.1", "blue.localhost"))
         self.assertIn(f"blue {url}\n", (self.folder / "state/url").read_text())
-        container = self.json("containers", "list")["containers"][0]["id"]
+        _, err = self.run_("sessions", "start", "plain", status=4)
+        self.assertEqual(
+            err, "sticky: this Server has no sessions. Send requests to this Server directly, without a session.\n"
+        )
+        self.run_("loadtest", "plain", status=2)
+        self.assertEqual(self.json("sessions", "list")["sessions"], [])
+        until("it is up", lambda: self.run_("curl", "--server", "plain", "/")[0].startswith("ct-"))
+        container = self.json("containers", "list", "--server", "blue")["containers"][0]["id"]
         self.assertEqual(self.run_("containers", "exec", container, "--", "printenv", "STICKY_URL")[0], f"{url}\n")
 
 
