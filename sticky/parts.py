@@ -114,7 +114,13 @@ def options(server: ServerSettings, settings: Settings) -> Mapping[str, object]:
         pids=server.pids,
         rlimits=server.rlimits,
         user=server.user,
+        kept=packages_of(server, settings) if server.sandbox and server.sandbox["packages"] else None,
     )
+
+
+def packages_of(server: ServerSettings, settings: Settings) -> Path:
+    """Where a Server's sandboxes keep what they have installed."""
+    return isolation.kept_folder(settings.daemon.state_dir, realm(settings), server.user, "packages")
 
 
 def check_possible(settings: Settings) -> None:
@@ -155,7 +161,7 @@ def definition(
             directory=settings.directory,
             log=log_path(state_dir / "logs", settings.name, container),
             scratch=scratch / container,
-            env=settings.env if settings.sandbox is None else sandbox_env(settings, state_dir),
+            env=settings.env if settings.sandbox is None else sandbox_env(settings, everything),
             url=public_url(settings),
             port=settings.port,
             ready_path=settings.ready_path,
@@ -179,10 +185,10 @@ def snapshot_of(settings: ServerSettings) -> tuple[str, ...]:
     return (python, "-m", "sticky.sandbox.forkserver", *flags)
 
 
-def sandbox_env(settings: ServerSettings, state_dir: Path) -> Mapping[str, str]:
+def sandbox_env(settings: ServerSettings, everything: Settings) -> Mapping[str, str]:
     """What a sandbox is told besides: where packages are kept, and how much memory it has."""
     memory = {} if settings.memory is None else {"STICKY_MEMORY": str(settings.memory)}
-    return {**settings.env, "STICKY_PACKAGES": str(state_dir / "packages"), **memory}
+    return {**settings.env, "STICKY_PACKAGES": str(packages_of(settings, everything)), **memory}
 
 
 def service(

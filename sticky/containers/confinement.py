@@ -99,7 +99,7 @@ def _file_system(spec: ContainerSpec, isolation: Isolation) -> Iterator[str]:
     for folder in (isolation.state_dir, *others):
         if os.path.isdir(folder):
             yield from ("--tmpfs", folder)
-    for path in isolation.writable:
+    for path in (*isolation.writable, *([isolation.kept] if isolation.kept else [])):
         yield from ("--bind", path, path)
     yield from ("--bind", str(spec.scratch), str(spec.scratch))
 

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import attrs
 
 #: Where other users' containers have their scratch folders: the state directory is closed to them.
 RUNTIME_FOLDER = Path("/run/sticky")
+#: Where containers of other users keep what outlives them.
+CACHE_FOLDER = Path("/var/cache/sticky")
 INSIDE_PORT = 8000  #: where a program in a network of its own listens, if its Server names no port
 
 _TABLE = ("network", "read_only", "private_tmp", "writable", "descendants")  # in [servers.NAME.isolation]
@@ -42,6 +45,7 @@ class Isolation:
     rlimits: Mapping[str, int] = attrs.field(factory=dict)  #: names in lower case, without RLIMIT_
     user: str | None = None
     state_dir: str = ""  #: hidden from whom sees a file system of its own
+    kept: str = ""  #: a folder of its user's that outlives it: made where it is missing, and never hidden
 
     @classmethod
     def read(cls, options: Mapping[str, object]) -> Isolation:
@@ -76,15 +80,22 @@ def options(
     pids: int | None = None,
     rlimits: Mapping[str, int] | None = None,
     user: str | None = None,
+    kept: Path | None = None,
 ) -> Mapping[str, object]:
     """A spec's options from a Server's settings: those that say something, and where the daemon keeps its secrets."""
     asked = {"memory": memory, "cpu": cpu, "pids": pids, "rlimits": rlimits, "user": user, **(isolation or {})}
+    asked["kept"] = "" if kept is None else str(kept)
     return {"state_dir": str(state_dir), **{name: value for name, value in asked.items() if value}}
 
 
 def scratch_root(options: Mapping[str, object], realm: str) -> Path:
     """Where a Server's containers have their scratch folders: each one below, by its name."""
     return RUNTIME_FOLDER / realm if options.get("user") else Path(str(options["state_dir"])) / "run"
+
+
+def kept_folder(state_dir: Path, realm: str, user: str | None, name: str) -> Path:
+    """Where containers of a user keep something under this name: the state directory is closed to other users."""
+    return state_dir / name if user is None else CACHE_FOLDER / realm / quote(user, safe="") / name
 
 
 def key_of(name: str) -> str:

@@ -45,6 +45,7 @@ class Launcher:
         socket_path = str(spec.scratch / "http.sock")
         candidates = self._candidates(spec, port, socket_path)
         who = None if isolation.user is None else confinement.user(isolation.user)
+        make_kept(isolation, who)
         if not spec.scratch.exists():
             _make_scratch(spec.scratch, who)
             child.scratch_is_ours = True
@@ -79,8 +80,9 @@ class Launcher:
         """See `ISnapshotBackend`."""
         try:
             who = None if isolation.user is None else confinement.user(isolation.user)
-        except ValueError:
-            return  # whom there is not; the first container says so
+            make_kept(isolation, who)
+        except (ValueError, OSError):
+            return  # whom there is not, or a folder that cannot be made; the first container says so
         self._forking.warm(spec, self._environment(spec, 0, who), isolation)
 
     def _environment(self, spec: ContainerSpec, port: int, who: confinement.User | None) -> dict[str, str]:
@@ -106,6 +108,18 @@ class Launcher:
                 raise ValueError(f"the socket's path {socket_path} is longer than {_LONGEST_SOCKET_PATH} bytes")
             found.insert(0, UNIXAddress(socket_path))
         return found
+
+
+def make_kept(isolation: Isolation, who: confinement.User | None) -> None:
+    """The folder that outlives the container, its user's own; what it is in is nobody's to replace. Raises OSError."""
+    if not isolation.kept:
+        return
+    folder = Path(isolation.kept)
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o711 if each != folder and who is not None else 0o700, exist_ok=True)
+    if who is not None and folder.lstat().st_uid != who.uid:
+        os.chown(folder, who.uid, who.gid, follow_symlinks=False)
 
 
 def _make_scratch(scratch: Path, who: confinement.User | None) -> None:

@@ -11,7 +11,16 @@ from sticky.containers import confinement
 from sticky.containers.abilities import Machine, problem
 from sticky.containers.cgroups import Cgroups, Group
 from sticky.containers.confinement import User
-from sticky.containers.isolation import RUNTIME_FOLDER, Descendants, Isolation, key_of, options, scratch_root
+from sticky.containers.isolation import (
+    CACHE_FOLDER,
+    RUNTIME_FOLDER,
+    Descendants,
+    Isolation,
+    kept_folder,
+    key_of,
+    options,
+    scratch_root,
+)
 from sticky.core.values import ContainerId, DeploymentId, ServerName
 from sticky.isticky import ContainerSpec
 
@@ -50,6 +59,12 @@ class OptionsTests(SynchronousTestCase):
     def test_another_users_scratch_folders_are_where_that_user_gets_to(self) -> None:
         self.assertEqual(scratch_root(options(Path("/state")), "realm"), Path("/state/run"))
         self.assertEqual(scratch_root(options(Path("/state"), user="nobody"), "realm"), RUNTIME_FOLDER / "realm")
+
+    def test_what_is_kept_is_where_that_user_gets_to_and_nobody_else(self) -> None:
+        self.assertEqual(kept_folder(Path("/state"), "realm", None, "packages"), Path("/state/packages"))
+        found = kept_folder(Path("/state"), "realm", "../no:body", "packages")
+        self.assertEqual(found, CACHE_FOLDER / "realm" / "..%2Fno%3Abody" / "packages")
+        self.assertEqual(Isolation.read(options(Path("/state"), kept=found)).kept, str(found))
 
     def test_errors_call_settings_as_the_configuration_does(self) -> None:
         self.assertEqual((key_of("network"), key_of("memory")), ("isolation.network", "memory"))

@@ -167,6 +167,29 @@ class UserTests(IsolationCase):
         container.terminate()
         self.assertEqual((await self.exit(container)).signal, 15)
 
+    async def test_what_it_keeps_is_its_own_and_the_next_one_finds_it(self) -> None:
+        kept = self.folder / "cache" / "nobody" / "packages"
+        script = (
+            "import os, sys; folder = sys.argv[1]\n"
+            "print(os.listdir(folder), oct(os.stat(folder).st_mode & 0o777), os.access(os.path.dirname(folder), os.W_OK))\n"
+            "open(folder + '/done', 'w').close()"
+        )
+        python = system_python()
+        for wrapped in ({}, {"private_tmp": True}):
+            for found in ("[]", "['done']"):
+                container = self.confined(
+                    python,
+                    "-I",
+                    "-S",
+                    "-c",
+                    script,
+                    str(kept),
+                    options={"user": "nobody", "kept": str(kept), **wrapped},
+                )
+                await self.exit(container)
+                self.assertEqual(await self.output(container), [f"{found} 0o700 False"])
+            (kept / "done").unlink()
+
     async def test_it_cannot_read_what_the_daemon_keeps_nor_another_container(self) -> None:
         state = self.folder / "state"
         state.mkdir(mode=0o700)
