@@ -10,20 +10,19 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.protocol import Factory, ProcessProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from sticky import errors
-from sticky.succession import TAKE_OVER, UP, VARIABLE, Inheritance
+from sticky.succession import APART, FIRST_FD, TAKE_OVER, UP, VARIABLE, Inheritance
 from sticky.workers.frames import Link, Message
 
 SAID_LATE = 0.1  #: seconds from the end of the new daemon to the moment when its last words are in the file
@@ -93,7 +92,7 @@ class Restarter:
         self._impatience: Any = None
         self._pid_file = b""
         self._rest: Deferred[int] | None = None
-        self._process: Any = None  # the one that was spawned; one that daemonizes ends at once, and lives
+        self._new: _New | None = None
         self._pidfd = -1  # of the one that is about to take over
         self._undecided: list[Deferred[None]] = []
 
@@ -137,10 +136,13 @@ class Restarter:
         self._put_pid_file_away()
         self._wait(STARTS_WITHIN)
         env = {**os.environ, VARIABLE: given.renumbered()}
-        descriptors = {0: nothing, 1: 1, 2: self._said, **given.descriptors()}
-        self._process = self._reactor.spawnProcess(
-            _New(), self._command.arguments[0], list(self._command.arguments), env,
-            str(self._command.directory), childFDs=descriptors,
+        passed = given.descriptors()
+        told = FIRST_FD + len(passed)
+        arguments = [sys.executable, "-I", "-S", "-c", APART, str(told), *self._command.arguments]
+        self._new = _New()
+        self._reactor.spawnProcess(
+            self._new, sys.executable, arguments, env, str(self._command.directory),
+            childFDs={0: nothing, 1: 1, 2: self._said, **passed, told: "r"},
         )  # fmt: skip
 
     def may_change(self) -> None:
@@ -200,11 +202,8 @@ class Restarter:
             # By closing the link alone two might be in charge: it may have taken everything up, and go on from there.
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             return
-        if self._process is not None:
-            try:
-                self._process.signalProcess("KILL")  # it holds the state directory's lock
-            except ProcessExitedAlready:
-                pass
+        if self._new is not None:
+            self._new.kill()  # it holds the state directory's lock
         self._link.close()
 
     def _fail(self, reason: str) -> None:
@@ -252,7 +251,9 @@ class Restarter:
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
-        self._process = None
+        if self._new is not None:
+            self._new.forget()
+            self._new = None
         if self._link is not None:
             self._link.lost = _nothing
             self._link.close()
@@ -273,7 +274,42 @@ class Restarter:
 
 
 class _New(ProcessProtocol):
-    """The new daemon's process. Its link says more than its end: one that daemonizes ends at once, and lives."""
+    """The new daemon's process, of which whoever starts it tells the pid and ends (`APART`).
+
+    Its link says more than its end: one that daemonizes ends at once, and lives.
+    """
+
+    def __init__(self) -> None:
+        self._told = b""
+        self._pidfd = -1
+        self._killed = self._forgotten = False
+
+    def childDataReceived(self, number: int, data: bytes) -> None:
+        self._told += data
+
+    def childConnectionLost(self, number: int) -> None:
+        if self._told and (self._killed or not self._forgotten):
+            try:
+                self._pidfd = os.pidfd_open(int(self._told))
+            except OSError:  # it has ended, and its link says so; or there is no descriptor left
+                return
+            if self._killed:
+                self.kill()
+
+    def kill(self) -> None:
+        """Once it is known who it is."""
+        self._killed = True
+        if self._pidfd >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            self.forget()
+
+    def forget(self) -> None:
+        """Nothing more is wanted of it."""
+        self._forgotten = True
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
 
 
 def _nothing() -> None:

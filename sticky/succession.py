@@ -18,6 +18,19 @@ import attrs
 VARIABLE: Final = "STICKY_HANDOVER"
 FIRST_FD: Final = 3
 
+#: Run by an interpreter of its own: starts what its arguments say and ends, having told its pid. So that is nobody's child but the
+#: service manager's (or init's), who is to see it end: systemd does not notice the end of a main process that is another one's child.
+APART: Final = """
+import os, sys
+told = int(sys.argv[1])
+pid = os.fork()
+if pid:
+    os.write(told, b"%d" % pid)
+    os._exit(0)
+os.close(told)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
 # What the two say to each other (`workers.frames`).
 TAKE_OVER: Final = (
     "take_over"  # the new one is ready: {"pid"}; answered when the old one rests: {"proxies": how many will come}

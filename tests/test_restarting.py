@@ -24,16 +24,6 @@ from tests.fakes.descriptors import no_descriptors_left
 from tests.fakes.links import End
 
 
-class FakeProcess:
-    """Notes the signals that it gets."""
-
-    def __init__(self) -> None:
-        self.signals: list[str] = []
-
-    def signalProcess(self, name: str) -> None:
-        self.signals.append(name)
-
-
 class FakeReactor(Clock):
     """Spawns nothing, and remembers."""
 
@@ -42,7 +32,7 @@ class FakeReactor(Clock):
         self.env: dict[str, str] = {}
         self.said = -1
         self.link: Any = None
-        self.process = FakeProcess()
+        self.protocol: Any = None
         self.spawn_fails: OSError | None = None
 
     def adoptStreamConnection(self, fd: int, family: int, factory: Any) -> None:
@@ -50,12 +40,12 @@ class FakeReactor(Clock):
         self.link.makeConnection(End())
 
     def spawnProcess(
-        self, protocol: Any, path: str, args: Sequence[str], env: dict[str, str], cwd: str, childFDs: dict[int, int]
-    ) -> FakeProcess:
+        self, protocol: Any, path: str, args: Sequence[str], env: dict[str, str], cwd: str, childFDs: dict[int, Any]
+    ) -> None:
         if self.spawn_fails is not None:
             raise self.spawn_fails
         self.env, self.said = env, os.dup(childFDs[2])
-        return self.process
+        self.protocol = protocol
 
 
 class FakeOld:
@@ -103,11 +93,17 @@ class RestarterTests(SynchronousTestCase):
         self.reactor.link.connectionLost()
         self.reactor.advance(SAID_LATE)
 
-    def ready(self) -> Deferred[Any]:
-        """The new one is about to take over: a process that does nothing stands for it."""
+    def started(self) -> None:
+        """The new one runs, and its pid is told: a process that does nothing stands for it."""
         self.new = subprocess.Popen(["sleep", "60"])
         self.addCleanup(self.new.wait)
         self.addCleanup(self.new.kill)
+        self.reactor.protocol.childDataReceived(9, b"%d" % self.new.pid)
+        self.reactor.protocol.childConnectionLost(9)
+
+    def ready(self) -> Deferred[Any]:
+        """It is about to take over."""
+        self.started()
         asked: Deferred[Any] = self.reactor.link.serves[TAKE_OVER]({"pid": self.new.pid})
         return asked
 
@@ -170,12 +166,33 @@ class RestarterTests(SynchronousTestCase):
         self.assertEqual(self.old.done, ["rest", "wake"])
 
     def test_one_that_takes_for_ever_is_cut_off(self) -> None:
+        for pid_comes_late in (False, True):
+            answer = self.restarter.restart()
+            if not pid_comes_late:
+                self.started()
+            self.reactor.advance(STARTS_WITHIN)
+            self.assertTrue(self.reactor.link.transport.closed)
+            self.lost()
+            self.failureResultOf(answer, errors.BadConfiguration)
+            if pid_comes_late:
+                self.started()
+            self.assertEqual(self.new.wait(30), -signal.SIGKILL, "it would keep the lock")
+
+    def test_one_that_ended_before_its_pid_is_read_and_one_that_is_not_wanted_any_more_are_left_alone(self) -> None:
         answer = self.restarter.restart()
-        self.reactor.advance(STARTS_WITHIN)
-        self.assertTrue(self.reactor.link.transport.closed)
-        self.assertEqual(self.reactor.process.signals, ["KILL"], "it would keep the lock")
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        self.reactor.protocol.childDataReceived(9, b"%d" % ended.pid)
+        self.reactor.protocol.childConnectionLost(9)
         self.lost()
         self.failureResultOf(answer, errors.BadConfiguration)
+        held = set(os.listdir("/proc/self/fd"))
+        answer = self.restarter.restart()
+        self.lost()
+        self.failureResultOf(answer, errors.BadConfiguration)
+        self.started()
+        self.assertIsNone(self.new.poll())
+        self.assertEqual(len(set(os.listdir("/proc/self/fd")) - held), 1)  # this test's own copy of its standard error
 
     def test_one_that_takes_for_ever_to_take_over_is_killed_before_this_one_wakes(self) -> None:
         answer = self.restarter.restart()
@@ -200,8 +217,9 @@ class RestarterTests(SynchronousTestCase):
     def test_told_to_end_while_the_new_one_starts_it_ends_that_first(self) -> None:
         self.successResultOf(self.restarter.decide())
         answer = self.restarter.restart()
+        self.started()
         decided = self.restarter.decide()
-        self.assertEqual(self.reactor.process.signals, ["KILL"])
+        self.assertEqual(self.new.wait(30), -signal.SIGKILL)
         self.assertNoResult(decided)
         self.lost()
         self.successResultOf(decided)

@@ -23,6 +23,7 @@ from sticky.journal.codec import Unreadable, decode, encode, records_of
 
 SCHEMA = 1
 CACHE_KIB = 256  #: of the file that SQLite keeps in memory
+_VERSIONS = 20  # bytes of a database's header, of which the last two say who may write and read it: 1 or 2 (fileformat.html, 1.3.3)
 SHORTEN_ABOVE = 20_000  #: rows in the log before it is rewritten from what it amounts to
 
 _TABLES = """
@@ -216,8 +217,7 @@ class Store:
                 self._db.executescript(_TABLES)
                 self._db.execute(f"PRAGMA user_version = {SCHEMA}")
             if self.writable:
-                # With a header that speaks of a later format it can be read, and no write succeeds. This one changes nothing.
-                self._db.execute("DELETE FROM meta WHERE 0")
+                self._try_to_write()
             if read:
                 self._read()
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -225,12 +225,26 @@ class Store:
                 raise
             raise Damaged(f"{self.path}: {error}") from None
 
+    def _try_to_write(self) -> None:
+        """With a header that speaks of a later format it can be read, and no write ever succeeds."""
+        try:
+            self._db.execute("DELETE FROM meta WHERE 0")
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
+                raise
+            # Somebody looks into it just now, or the disk is full: sessions of before are served meanwhile.
+
     def _may_work_later(self, error: Exception) -> bool:
         """Whether the disk, the rights or another process are to blame rather than what the file holds."""
         code = getattr(error, "sqlite_errorcode", None)
-        if code == sqlite3.SQLITE_READONLY:  # also what SQLite says of a file whose header speaks of a later format
-            return bool(os.statvfs(self.path).f_flag & os.ST_RDONLY) or not os.access(self.path, os.W_OK)
+        if code is not None and code & 0xFF == sqlite3.SQLITE_READONLY:
+            # Said of a file whose header speaks of a later format; and where rights, the disk, or its index are to blame.
+            return not self._of_a_later_format()
         return code is not None and code & 0xFF in _PASSING
+
+    def _of_a_later_format(self) -> bool:
+        with self.path.open("rb") as file:
+            return max(file.read(_VERSIONS)[-2:], default=0) > 2
 
     def _append(self, rows: Iterable[tuple[str, str]]) -> None:
         self._db.executemany(

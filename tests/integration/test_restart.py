@@ -8,6 +8,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import requests
@@ -53,6 +55,15 @@ class RestartCase(DaemonCase):
 
     def restart(self, status: int = 0) -> str:
         return self.sticky("restart", "--state-dir", str(self.folder / "state"), status=status)
+
+    @contextmanager
+    def journal_in_the_way(self) -> Iterator[None]:
+        """Whoever opens it now cannot: where its index belongs there is something else. Who has it open does not notice."""
+        index = self.folder / "state" / "journal.db-shm"
+        index.rename(index.with_name("kept"))
+        index.mkdir()
+        yield
+        index.rmdir()
 
     def restarted(self) -> int:
         """Restart, and the new one's pid."""
@@ -150,7 +161,7 @@ class RestartTests(RestartCase):
             http = requests.Session()
             while not stop.is_set():
                 try:
-                    answer = http.get(self.url, headers={"Modal-Authorization": f"Bearer {token}"}, timeout=20)
+                    answer = http.get(self.url, headers={"Modal-Authorization": f"Bearer {token}"}, timeout=90)
                     if answer.status_code != 200:
                         faults.append(("get", answer.status_code, answer.text))
                     answered[0] += 1
@@ -164,7 +175,7 @@ class RestartTests(RestartCase):
             while not stop.is_set():
                 try:
                     url = f"{self.url}/_modal/sessions/start"
-                    answer = requests.post(url, headers=fields, timeout=20)
+                    answer = requests.post(url, headers=fields, timeout=90)
                     if answer.status_code != 200:
                         faults.append(("start", answer.status_code, answer.text))
                 except requests.RequestException as error:
@@ -203,10 +214,8 @@ class RestartTests(RestartCase):
         self.serve(server("one", COUNTER))
         token, pid = self.token(), self.lock_pid()
         count = int(self.get(token).text.split()[1])
-        (self.folder / "state" / "journal.db").rename(self.folder / "state" / "kept.db")
-        (self.folder / "state" / "journal.db").mkdir()
-        self.restart(status=Status.USAGE)
-        (self.folder / "state" / "journal.db").rmdir()
+        with self.journal_in_the_way():
+            self.assertIn("cannot open the journal", self.restart(status=Status.USAGE))
         self.assertEqual(self.lock_pid(), pid)
         self.assertEqual(int(self.get(token).text.split()[1]), count + 1)
 

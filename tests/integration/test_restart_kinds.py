@@ -46,6 +46,7 @@ class TlsAndTurnsTests(RestartCase):
             sock=socket.create_connection(("127.0.0.1", port)),
             ssl=ssl.create_default_context(cafile=str(self.folder / "cert.pem")),
             server_hostname="localhost",
+            open_timeout=90,
             additional_headers={"Modal-Authorization": f"Bearer {token}"},
         )
 
@@ -137,11 +138,8 @@ class BackgroundTests(RestartCase):
         container = opened.recv(timeout=60)
         self.assertEqual((self.lock_pid(), self.daemons()), (old, [old]))
 
-        journal, kept = self.folder / "state" / "journal.db", self.folder / "state" / "kept.db"
-        journal.rename(kept)
-        journal.mkdir()
-        self.assertIn("cannot open the journal", self.restart(status=Status.USAGE))
-        journal.rmdir()
+        with self.journal_in_the_way():
+            self.assertIn("cannot open the journal", self.restart(status=Status.USAGE))
         self.assertEqual((self.pid(), self.lock_pid(), self.daemons()), (old, old, [old]))
         self.assertEqual(self.get(token).status_code, 200)
         until("the old one has its journal again", lambda: self.start().status_code == 200)

@@ -220,6 +220,19 @@ class DamageTests(SynchronousTestCase):
         self.assertIn("readonly", str(lost))
         store.write([(ONE, Placed(CONTAINER, {}))])
 
+    def test_one_that_cannot_be_written_for_what_lies_beside_it_is_kept(self) -> None:
+        """SQLite opens it to be read alone. That is no fault of the file's: nothing may be put aside, and with it all sessions."""
+        path = self.written()
+        before = path.read_bytes()
+        path.with_name(path.name + "-shm").mkdir()
+        self.assertRaises(sqlite3.Error, open_store, path, "boot-1")
+        self.assertEqual(path.read_bytes(), before)
+        path.with_name(path.name + "-shm").rmdir()
+        store, lost = open_store(path, "boot-1")
+        self.addCleanup(store.close)
+        self.assertIsNone(lost)
+        self.assertEqual(store.memories, {ONE: a_memory()})
+
     def test_records_that_are_missing_are_damage(self) -> None:
         """Each has its checksum, but those that are not there have none."""
         path = self.written()
