@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import re
 import shlex
 import shutil
@@ -47,6 +48,8 @@ KNOWN = {
         "WorkingDirectory": "systemd.exec(5)",
         "StateDirectory": "systemd.exec(5)",
         "StateDirectoryMode": "systemd.exec(5)",
+        "CacheDirectory": "systemd.exec(5)",
+        "CacheDirectoryMode": "systemd.exec(5)",
         "LimitNOFILE": "systemd.exec(5)",
         "NoNewPrivileges": "systemd.exec(5)",
         "ProtectSystem": "systemd.exec(5)",
@@ -137,3 +140,20 @@ class UnitTests(SynchronousTestCase):
         self.assertEqual(parsed(self.units["sticky.service"])["Unit"]["StartLimitIntervalSec"], "0")
         service = parsed(self.units["sticky.service"])["Service"]
         self.assertEqual((service["Type"], service["NotifyAccess"], service["Restart"]), ("notify", "all", "always"))
+
+
+class RecipeTests(SynchronousTestCase):
+    def test_the_recipe_for_a_container_starts_what_the_unit_starts_and_is_stopped_as_tidily(self) -> None:
+        (recipe,) = (block.text for block in load("operating.md").blocks if block.text.startswith("FROM "))
+        said = dict(line.split(" ", 1) for line in recipe.splitlines())
+        program, *words = json.loads(said["CMD"])
+        self.assertEqual((program, words[:3]), ("twistd", ["-n", "--pidfile=", "sticky"]))
+        options = dict(zip(words[3::2], words[4::2], strict=True))
+        self.assertEqual(options, {"--config": "sticky.toml", "--state-dir": said["VOLUME"]})
+        self.assertEqual(said["STOPSIGNAL"], "SIGTERM")
+        (timeout,) = (
+            int(found) for found in re.findall(r"--stop-timeout (\d+)", (ROOT / "docs/operating.md").read_text())
+        )
+        shutdown = next(setting.default for setting in DAEMON if setting.name == "shutdown_timeout")
+        assert isinstance(shutdown, int | float)
+        self.assertGreater(timeout, shutdown + 5)

@@ -188,10 +188,8 @@ class Connecting:
 
     def _settle(self, state: Attempt) -> None:
         self.state = state
-        call, self._call = (
-            self._call,
-            None,
-        )  # what has been called still knows this object: a cycle for the garbage collector
+        # What has been called still knows this object: a cycle for the garbage collector.
+        call, self._call = self._call, None
         if call is not None and call.active():
             call.cancel()
         if self._writer:
