@@ -220,7 +220,8 @@ class HostTests(NewcomerCase):
         names = "".join(
             f'[servers.{name}]\ncommand = {ECHO}\nhosts = ["{name}.localhost"]\n' for name in ("red", "blue", "plain")
         )
-        names += "sessioned = false\nmin_containers = 1\n"
+        names += 'sessioned = false\nmin_containers = 1\nsecrets = { A = "env:HOME", B = "file:secret" }\n'
+        (self.folder / "secret").write_text("of a file\n")
         daemon = self.serve('[daemon]\nlisten = ["tcp:0:interface=127.0.0.1"]\n' + names)
         _, err = self.run_("curl", "/", status=2)
         self.assertIn("this daemon has several Servers: red, blue, plain. Say which one is meant: --server NAME.", err)
@@ -237,6 +238,9 @@ class HostTests(NewcomerCase):
         until("it is up", lambda: self.run_("curl", "--server", "plain", "/")[0].startswith("ct-"))
         container = self.json("containers", "list", "--server", "blue")["containers"][0]["id"]
         self.assertEqual(self.run_("containers", "exec", container, "--", "printenv", "STICKY_URL")[0], f"{url}\n")
+        plain = self.json("containers", "list", "--server", "plain")["containers"][0]["id"]
+        said, _ = self.run_("containers", "exec", plain, "--", "printenv", "A", "B")
+        self.assertEqual(said.splitlines(), [os.environ["HOME"], "of a file"])
 
 
 class FileTests(NewcomerCase):
