@@ -5,7 +5,6 @@ Started by `workers.pool` with one JSON argument. It ends with its daemon, howev
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -33,9 +32,9 @@ from sticky.observe.access import AccessLog, Over
 from sticky.workers.config import ProxyConfig
 from sticky.workers.far import FarDaemon
 from sticky.workers.leaving import Leaving
+from sticky.workers.parent import die_with
 from sticky.workers.told import Told
 
-_PR_SET_PDEATHSIG = 1
 STOPS_AFTER = 0.2  #: seconds that the last bytes have
 
 
@@ -140,7 +139,7 @@ class WorkerProcess:
 
     def _moved(self, within: float) -> None:
         """The daemon that started this worker ends; another one has workers of its own, and this one leaves in time."""
-        _die_with(None)
+        die_with(None)
         for port in self._ports:
             port.stopReading()
         self._ports.clear()
@@ -181,17 +180,9 @@ class WorkerProcess:
         }
 
 
-def _die_with(parent: int | None) -> None:
-    """SIGKILL when the process that started us ends (prctl(2)); at once if it has ended already. None: not any more."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, 0 if parent is None else signal.SIGKILL)
-    if parent is not None and os.getppid() != parent:
-        os._exit(1)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until the daemon says stop, or is gone."""
     told = json.loads((sys.argv[1:] if arguments is None else arguments)[0])
-    _die_with(told["parent"])
     # A terminal's Ctrl-C and a service manager's TERM reach the whole group; the daemon says what is to be done about them.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -30,7 +30,8 @@ HEALTHY_AFTER = 10.0  #: seconds of life after which an end is no sign of a faul
 SOONEST, LATEST = 0.05, 10.0  #: seconds between an end and the next start
 STOPS_WITHIN = 2.0  #: seconds from being asked to end to being killed
 
-_BOOT = "from sticky.worker import main; main()"
+#: What a worker runs, in this order: before its imports are through its daemon may be gone.
+BOOT = "from sticky.workers.parent import die_with; die_with({parent}); from sticky.worker import main; main()"
 
 
 class Seat(Enum):
@@ -99,12 +100,11 @@ class Worker(ProcessProtocol):
         told = {
             "name": self.name,
             "daemon": self._proxies.socket[1:],
-            "parent": os.getpid(),
             "listeners": [[endpoint, number] for number, (endpoint, _) in enumerate(self._listeners, FIRST_FD)],
         }
         # The same modules as ours, and none of whatever folder the daemon was started in (-P).
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-        arguments = [sys.executable, "-P", "-c", _BOOT, json.dumps(told)]
+        arguments = [sys.executable, "-P", "-c", BOOT.format(parent=os.getpid()), json.dumps(told)]
         try:
             with open(os.devnull, "rb") as nothing:
                 descriptors[0] = nothing.fileno()
