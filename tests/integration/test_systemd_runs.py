@@ -1,4 +1,4 @@
-"""The unit that is shipped, under a systemd of its own: in namespaces for mounts, processes and control groups, on a copy of all files.
+"""The unit that is shipped, under a systemd of its own: in namespaces of its own, on a copy of all files.
 
 Where nobody may make such (no root, no systemd, a kernel without overlays) these are skipped.
 """
@@ -24,6 +24,7 @@ from tests.integration.running_daemon import ROOT, until
 SYSTEMD = Path("/lib/systemd/systemd")
 UNIT = ROOT / "contrib" / "systemd" / "sticky.service"
 GROUPS = Path("/sys/fs/cgroup")
+SPACES = ("--mount", "--pid", "--cgroup", "--uts", "--ipc")  #: systemd sets the machine's name, among other things
 #: All that the unit names, and that systemd itself cannot do without, as units that do nothing.
 TARGETS = ("sysinit", "basic", "shutdown", "sockets", "network-online", "umount", "final", "timers", "paths", "slices")
 
@@ -38,7 +39,11 @@ mkdir -p "$root/units" "$root/etc/sticky"
 cp "$FOLDER"/units/* "$root/units/"
 cp "$FOLDER/sticky.toml" "$root/etc/sticky/"
 for folder in $REACHED; do chmod a+x "$root$folder"; done
-mount --bind /dev "$root/dev"
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+for node in null zero full random urandom tty; do
+    touch "$root/dev/$node"
+    mount --bind "/dev/$node" "$root/dev/$node"
+done
 mount -t proc proc "$root/proc"
 mount --bind "$root/proc/sys" "$root/proc/sys"
 mount -o remount,bind,ro "$root/proc/sys"
@@ -112,7 +117,7 @@ class UnitTests(SynchronousTestCase):
             "SYSTEMD": str(SYSTEMD),
             "REACHED": " ".join(sorted(reached)),
         }
-        unshare = ["unshare", "--mount", "--pid", "--fork", "--cgroup", "--kill-child", "sh", "-c", BOOT]
+        unshare = ["unshare", *SPACES, "--fork", "--kill-child", "sh", "-c", BOOT]
         with (self.folder / "console").open("wb") as console:
             self.outer = subprocess.Popen(
                 unshare, env=env, stdin=subprocess.DEVNULL, stdout=console, stderr=console, preexec_fn=enter
