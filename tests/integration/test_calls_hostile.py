@@ -59,8 +59,8 @@ def stop_who_forks() -> int:
 
 
 @sticky.remote
-def look_around(port: int, state: str) -> tuple[bool, list[str], bool, bool]:
-    """(whether the daemon is reached, what of its files is seen, whether /etc and /tmp can be written to)."""
+def look_around(port: int, state: str, neighbour: int) -> dict[str, object]:
+    """What of the daemon, of the machine and of the neighbour is reached from here."""
 
     def possible(work: Callable[[], object]) -> bool:
         try:
@@ -69,10 +69,19 @@ def look_around(port: int, state: str) -> tuple[bool, list[str], bool, bool]:
             return False
         return True
 
-    reached = possible(lambda: socket.create_connection(("127.0.0.1", port), 5).close())
-    seen = sorted(path.name for path in Path(state).iterdir()) if Path(state).is_dir() else []
+    def listed(folder: Path) -> list[str]:
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
     machines, own = (possible(Path(folder, "sticky-was-here").touch) for folder in ("/etc", "/tmp"))
-    return reached, seen, machines, own
+    return {
+        "the daemon's port": possible(lambda: socket.create_connection(("127.0.0.1", port), 5).close()),
+        "the daemon's files": listed(Path(state)),
+        "scratch folders": len(listed(Path(state, "run"))),
+        "the neighbour": possible(lambda: os.kill(neighbour, 0)),
+        "processes": sum(name.isdigit() for name in os.listdir("/proc")) < 10,
+        "/etc": machines,
+        "/tmp": own,
+    }
 
 
 class WireTests(CallsCase):
@@ -130,12 +139,23 @@ class ForkServerTests(CallsCase):
 
 
 class IsolatedTests(CallsCase):
-    def test_a_sandbox_is_kept_from_what_its_server_says(self) -> None:
-        possible(network=True, read_only=True)
-        self.serve_calls(isolation="{ network = true, read_only = true }")
-        port = int(self.url.rpartition(":")[2])
-        session = sticky.Session()
-        reached, seen, machines, own = look_around.bind(session)(port, str(self.folder / "state"))
-        self.assertEqual((reached, machines, own), (False, False, True))
-        self.assertLessEqual(set(seen), {"run"})
-        self.assertIsInstance(pid.bind(session)(), int)
+    def test_sandboxes_are_kept_from_the_daemon_and_from_each_other(self) -> None:
+        possible(network=True, read_only=True, descendants="pid_namespace")
+        self.serve_calls(isolation='{ network = true, read_only = true, descendants = "pid_namespace" }')
+        port, state = int(self.url.rpartition(":")[2]), str(self.folder / "state")
+        one, other = sticky.Session(), sticky.Session()
+        pid.bind(other)()
+        neighbour = max(self.children())
+        self.assertEqual(
+            look_around.bind(one)(port, state, neighbour),
+            {
+                "the daemon's port": False,
+                "the daemon's files": ["run"],
+                "scratch folders": 1,
+                "the neighbour": False,
+                "processes": True,
+                "/etc": False,
+                "/tmp": True,
+            },
+        )
+        self.assertIsInstance(pid.bind(other)(), int)
