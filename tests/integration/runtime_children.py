@@ -12,7 +12,7 @@ from twisted.trial.unittest import TestCase
 import sticky
 
 ROOT = Path(sticky.__file__).parents[1]
-LIMIT = 20.0  #: seconds for anything that is waited for
+LIMIT = 60.0  #: seconds for anything that is waited for
 
 
 def alive(pid: int) -> bool:
