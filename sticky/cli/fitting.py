@@ -83,12 +83,13 @@ class Fitting:
     def _stacked(self) -> RenderableType:
         """A line for the first cell of each row, and the rest of them below it with their names."""
         outer = Table.grid()
+        first = self.columns[0].name
         for row in self.rows:
             facts = _bare(show_header=False)
             facts.add_column(style="bold", no_wrap=True)
             facts.add_column(overflow="fold")
             _fill(facts, ([Text(column.name), cell] for column, cell in zip(self.columns[1:], row[1:], strict=True)))
-            outer.add_row(Text(row[0].plain, style="bold", overflow="fold"))
+            outer.add_row(Text.assemble((f"{first}  " if first else "", "bold"), row[0], overflow="fold"))
             outer.add_row(Padding(facts, (0, 0, 0, 2)))
         return outer
 
