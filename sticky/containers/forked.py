@@ -219,8 +219,8 @@ def _opened(path: str) -> socket.socket:
     """A listening socket for its owner alone. Raises OSError."""
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        os.fchmod(door.fileno(), 0o600)  # what its name has from the first moment: the folder may be another user's
         door.bind(path)
-        os.chmod(path, 0o600)
         door.listen(BACKLOG)
     except OSError:
         door.close()

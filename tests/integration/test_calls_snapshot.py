@@ -100,6 +100,8 @@ class SnapshotTests(CallsCase):
     def test_a_forked_sandbox_has_its_imports_and_its_own_environment(self) -> None:
         pid, parent, container, imported = facts.bind(self.forked())()
         self.assertTrue(forks(parent) and imported)
+        door = self.folder / "state" / "run" / container / "http.sock"
+        self.assertEqual(door.stat().st_mode & 0o777, 0o600)
         self.assertIn(
             f"STICKY_CONTAINER_ID={container}".encode(), Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         )
