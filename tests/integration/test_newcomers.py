@@ -181,7 +181,8 @@ class DaemonTests(NewcomerCase):
         self.assertIn("what holds again was read from sticky.toml", err)
         self.assertIn("no setting differs from it: undo brings settings back and not files", err)
 
-    def test_a_full_disk_behind_the_output(self) -> None:
+    def test_what_is_in_the_way_is_told_in_a_line(self) -> None:
+        # A full disk behind the output.
         with open("/dev/full", "w") as full:
             done = subprocess.run(
                 [*STICKY, "status"],
@@ -189,13 +190,13 @@ class DaemonTests(NewcomerCase):
                 env=self.environ,
                 stdout=full,
                 stderr=subprocess.PIPE,
+                text=True,
                 timeout=DEADLINE,
             )
         self.assertEqual(
-            (done.returncode, done.stderr), (1, b"sticky: cannot write the output: No space left on device.\n")
+            (done.returncode, done.stderr), (1, "sticky: cannot write the output: No space left on device.\n")
         )
-
-    def test_a_question_that_nobody_answers_with_yes(self) -> None:
+        # A question that nobody answers with yes.
         for answer in ("n\n", ""):
             done = subprocess.run(
                 [*STICKY, "keys", "rotate", "--revoke"],
@@ -204,8 +205,7 @@ class DaemonTests(NewcomerCase):
             self.assertEqual(done.returncode, 1)
             self.assertEqual(done.stderr.splitlines()[-1], "sticky: nothing has changed. With --yes it does not ask.")
         self.assertEqual(self.json("keys", "list")["retired"], [])
-
-    def test_names_that_are_none(self) -> None:
+        # Names that are none.
         _, err = self.run_("tokens", "create", "--owner", "al", "--server", "ehco")
         self.assertIn("sticky: warning: there is no Server 'ehco' yet; there are: echo\n", err)
         _, err = self.run_("containers", "logs", "ct-none", status=4)
