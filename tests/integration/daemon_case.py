@@ -14,7 +14,9 @@ import requests
 from twisted.trial.unittest import SynchronousTestCase
 from websockets.sync.client import ClientConnection, connect
 
+from sticky.containers.ownership import realm_of
 from tests.integration import preloaded
+from tests.integration.process_case import forget_cgroups
 from tests.integration.running_daemon import Daemon
 
 APPS = Path(__file__).parent / "apps"
@@ -37,6 +39,7 @@ class DaemonCase(SynchronousTestCase):
         """Write sticky.toml into a folder of its own and run a daemon on it."""
         self.folder = Path(tempfile.mkdtemp(prefix="sticky-test-")).resolve()
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.addCleanup(self.leave_no_cgroups)
         self.addCleanup(self.kill_children)
         (self.folder / "sticky.toml").write_text(config)
         self.http = requests.Session()
@@ -105,6 +108,11 @@ class DaemonCase(SynchronousTestCase):
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+
+    def leave_no_cgroups(self) -> None:
+        """A daemon that was killed leaves those of its containers; nobody comes for them once the state directory is gone."""
+        if (self.folder / "state").is_dir():
+            forget_cgroups(realm_of(self.folder / "state"))
 
     def kill_container(self, container: str) -> None:
         """SIGKILL to every process of a container."""
