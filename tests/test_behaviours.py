@@ -35,7 +35,7 @@ SHOWN_BY = {
     6: [
         "core/test_fleet_stops::test_one_that_drains_or_stops_is_not_touched",
         "test_health::test_one_that_drains_or_stops_is_left_alone",
-        "integration/test_health::test_one_that_stops_listening_is_killed_and_its_websocket_told",
+        "integration/test_health::test_one_that_stops_listening_and_one_that_is_stopped_are_killed_and_their_websockets_told",
     ],
     7: ["integration/test_curl_transcript::test_the_transcript"],
     8: [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from sticky.sdk.steps import BROKEN_OFF, LONGEST_ANSWER, Ask, Failure, Reply, dialled, failed, silent
@@ -17,7 +18,7 @@ def perform(ask: Ask) -> Reply | Failure:
     """Send it, on a connection of its own. Never raises for what the network or the peer does."""
     parts = urlsplit(ask.url)
     try:
-        connection = _Connection(ask)
+        connection = Connection(ask.url, ask.timeout, ask.socket)
         try:
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             connection.request(ask.method, target, ask.body or None, {"Host": parts.netloc, **ask.headers})
@@ -37,21 +38,25 @@ def perform(ask: Ask) -> Reply | Failure:
         return Failure(f"the answer is not HTTP or broke off ({type(error).__name__})")
 
 
-class _Connection(http.client.HTTPConnection):
-    """Connects where the request says."""
+class Connection(http.client.HTTPConnection):
+    """Connects where a URL says, or to a Unix socket whatever it says. Raises OSError as its base class does.
 
-    def __init__(self, ask: Ask) -> None:
-        parts = urlsplit(ask.url)
-        self._tls = ssl.create_default_context() if parts.scheme == "https" and ask.socket is None else None
+    Who sends a request says its Host: what is dialled is not always what the URL names (`dialled`).
+    """
+
+    def __init__(self, url: str, timeout: float | None, path: Path | None = None) -> None:
+        """`timeout`: seconds for each step, as of a socket."""
+        parts = urlsplit(url)
+        self._tls = ssl.create_default_context() if parts.scheme == "https" and path is None else None
         port = parts.port or (443 if self._tls is not None else 80)
-        super().__init__(parts.hostname or "", port, timeout=ask.timeout)
-        self._socket = ask.socket
+        super().__init__(parts.hostname or "", port, timeout=timeout)
+        self._path = path
 
     def connect(self) -> None:
-        if self._socket is not None:
+        if self._path is not None:
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.sock.settimeout(self.timeout)
-            self.sock.connect(str(self._socket))
+            self.sock.connect(str(self._path))
             return
         self.sock = socket.create_connection((dialled(self.host), self.port), self.timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

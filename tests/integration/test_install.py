@@ -12,9 +12,34 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky._version import __version__
+from tests.integration.running_daemon import Running, until
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "sticky", "twisted")
+#: Another Python than the one that runs the tests, where there is one: users have Debian's as often as any.
+PYTHON = "/usr/bin/python3"
+SERVERS = """
+[servers.game]
+command = ["{python}", "-m", "http.server", "{port}", "--bind", "127.0.0.1"]
+hosts = ["localhost"]
+
+[servers.calls]
+sandbox = { }
+hosts = ["calls.localhost"]
+"""
+CALLS = """
+import sticky
+
+@sticky.remote(server="calls")
+def add(numbers):
+    global total
+    total = globals().get("total", 0) + sum(numbers)
+    return total
+
+with sticky.Session(server="calls") as session:
+    print([add.bind(session)([n]) for n in range(20)][-1])
+print(sum(add([n]) for n in range(5)))
+"""
 INSTALLING = 300  #: seconds; Twisted and its friends come from the package index or pip's cache
 DEADLINE = 60
 
@@ -26,9 +51,12 @@ class InstallTests(SynchronousTestCase):
         self.elsewhere = self.folder / "elsewhere"
         self.elsewhere.mkdir()
 
-    def run_in(self, folder: Path, *command: str | Path, timeout: int = DEADLINE) -> str:
+    def run_in(
+        self, folder: Path, *command: str | Path, timeout: int = DEADLINE, env: dict[str, str] | None = None
+    ) -> str:
         """What the command prints; it must succeed without a word on stderr that is a traceback."""
         environ = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        environ |= env or {}
         ended = subprocess.run(
             [str(part) for part in command], cwd=folder, env=environ, capture_output=True, text=True, timeout=timeout
         )
@@ -48,7 +76,7 @@ class InstallTests(SynchronousTestCase):
                 )
             else:
                 shutil.copy(path, source / name)
-        self.run_in(self.folder, sys.executable, "-m", "venv", "env")
+        self.run_in(self.folder, self.python(), "-m", "venv", "env")
         bin = self.folder / "env/bin"
         self.run_in(
             self.folder,
@@ -73,6 +101,30 @@ class InstallTests(SynchronousTestCase):
         launcher = "from sticky.containers.launchers import compiled; print(compiled())"
         built = bool(shutil.which("cc"))
         self.assertEqual(self.run_in(self.elsewhere, bin / "python", "-c", launcher), f"{built}\n")
+
+        self.does_its_job(bin)
+
+    def python(self) -> str:
+        suits = "import ensurepip, sys; sys.exit(sys.version_info < (3, 11))"
+        try:
+            found = subprocess.run([PYTHON, "-c", suits], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+        except OSError:
+            found = False
+        return PYTHON if found else sys.executable
+
+    def does_its_job(self, bin: Path) -> None:
+        """A session's requests and calls of functions, with what was installed."""
+        (self.elsewhere / "sticky.toml").write_text(SERVERS.replace("{python}", str(bin / "python")))
+        command = [str(bin / "twistd"), "-n", "--pidfile=", "sticky", "--config", "sticky.toml"]
+        listen = "tcp:0:interface=127.0.0.1"
+        daemon = Running([*command, "--listen", listen, "--state-dir", "state"], self.elsewhere / "log")
+        self.addCleanup(daemon.stop)
+        until("it listens", (self.elsewhere / "state/url").exists)
+        sticky = (bin / "sticky", "curl", "--state-dir", "state", "--server", "game")
+        self.assertIn("sticky.toml", self.run_in(self.elsewhere, *sticky, "/"))
+        (self.elsewhere / "calls.py").write_text(CALLS)
+        env = {"STICKY_STATE_DIR": str(self.elsewhere / "state")}
+        self.assertEqual(self.run_in(self.elsewhere, bin / "python", "calls.py", env=env), "190\n10\n")
 
     def shipped(self, bin: Path) -> list[str]:
         """Files of the package in the tree that the environment lacks."""

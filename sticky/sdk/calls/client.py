@@ -28,7 +28,8 @@ from sticky.sandbox.frames import (
 )
 from sticky.sdk.daemon import Place
 from sticky.sdk.exception import ConnectionError, ExecutionError, InvalidError
-from sticky.sdk.steps import Reply, dialled
+from sticky.sdk.http import Connection
+from sticky.sdk.steps import Reply
 
 CONNECT_TIME = 15.0  #: seconds
 
@@ -121,7 +122,8 @@ class CallConnection:
         sizes = {"function": len(prepared.function), "arguments": len(prepared.arguments)}
         first = document(Kind.CALL, {"sizes": sizes, **prepared.said})
         length = len(first) + _framed(prepared.function) + _framed(prepared.arguments)
-        connection.putrequest("POST", self._names.calls_path, skip_accept_encoding=True)
+        connection.putrequest("POST", self._names.calls_path, skip_host=True, skip_accept_encoding=True)
+        connection.putheader("Host", urlsplit(self.url).netloc)
         for name, value in {**headers, "content-type": CONTENT_TYPE, "content-length": str(length)}.items():
             connection.putheader(name, value)
         if length < 1 << 16:
@@ -134,20 +136,11 @@ class CallConnection:
         return connection.getresponse()
 
     def _opened(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        host = dialled(parts.hostname or "")
-        if parts.scheme == "https":
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, parts.port, timeout=CONNECT_TIME, context=ssl.create_default_context()
-            )
-        else:
-            connection = http.client.HTTPConnection(host, parts.port, timeout=CONNECT_TIME)
+        connection = Connection(self.url, CONNECT_TIME)
         connection.connect()
         assert connection.sock is not None
-        connection.sock.settimeout(
-            None
-        )  # a call may be silent for as long as it takes; the peer's death is the kernel's to tell
-        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A call may be silent for as long as it takes; the peer's death is the kernel's to tell.
+        connection.sock.settimeout(None)
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connection
 
