@@ -4,12 +4,13 @@ python -m benchmarks.workers [--rounds N] [--seconds S]
 
 Nothing is pinned: with several processes the question is what they cost where there are processors for them. `turns` are looks of an
 event loop for what there is to do (epoll_wait, counted by perf): with fewer connections to each process a look finds less, and
-the looks are what that costs.
+the looks are what that costs, and being put to sleep between them (context switches).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import statistics
 import subprocess
@@ -21,7 +22,10 @@ from benchmarks import looking
 from benchmarks.proxies import cookie, start_session
 from benchmarks.rig import Broken, Rig, Unavailable, _children, built, free_ports, wait_until
 
-CASES = ((1, 16), (2, 16), (4, 16), (2, 32), (4, 64), (1, 64))  #: processes that serve, and connections
+#: Processes that serve, and connections: as many to each process; as many in all; one process with what each of several has.
+CASES = ((1, 16), (2, 32), (4, 64), (2, 16), (4, 16), (1, 8), (1, 4))
+PATIENCE = 6  #: times that a daemon with four workers may take as long to start as one without, on a busy machine
+SWITCHES = "context-switches"
 EPOLL = "syscalls:sys_enter_epoll_wait"
 
 
@@ -42,11 +46,17 @@ class Served:
         self.daemon = rig.spawn(
             "sticky", [str(twistd), "-n", "--pidfile=", "sticky", "--config", str(conf), "--listen", listen], folder
         )
-        wait_until((folder / "state" / "url").exists, self.daemon, folder)
-        if workers > 1:
-            wait_until(lambda: len(self._workers()) == workers, self.daemon, folder)
+        for _ in range(PATIENCE):
+            with contextlib.suppress(Unavailable):
+                wait_until(lambda: self._serves(folder, workers), self.daemon, folder)
+                break
         self.fields = cookie(start_session(self.port))
         self.pids = [self.daemon.pid, *self._workers()]
+
+    def _serves(self, folder: Path, workers: int) -> bool:
+        """Whether it listens, and as many workers as there are to be have said hello."""
+        said = (folder / "output").read_text(errors="replace")
+        return (folder / "state" / "url").exists() and (workers == 1 or said.count(" serves, pid ") >= workers)
 
     def _workers(self) -> list[int]:
         return [
@@ -59,14 +69,14 @@ def measure(served: Served, connections: int, seconds: float) -> dict[str, float
     pids = served.pids
     lines = [word for name, value in served.fields.items() for word in ("-H", f"{name}: {value}")]
     load = ["wrk", "-t1", f"-c{connections}", f"-d{round(seconds)}s", *lines, f"http://127.0.0.1:{served.port}/"]
-    perf = ["perf", "stat", "-x,", "-e", EPOLL, "-p", ",".join(map(str, pids)), *load]
+    perf = ["perf", "stat", "-x,", "-e", EPOLL, "-e", SWITCHES, "-p", ",".join(map(str, pids)), *load]
     before = [looking.worked(pid) for pid in pids]
     begun = time.monotonic()
     done = subprocess.run(perf, capture_output=True, text=True, timeout=seconds + 60, check=False)
     spent = [looking.worked(pid) - earlier for pid, earlier in zip(pids, before, strict=True)]
     took = time.monotonic() - begun
     count = re.search(r"(\d+) requests in", done.stdout)
-    turns = re.search(rf"^(\d+),.*{EPOLL}", done.stderr, re.MULTILINE)
+    turns, switches = (re.search(rf"^(\d+),.*{name}", done.stderr, re.MULTILINE) for name in (EPOLL, SWITCHES))
     if count is None or "Non-2xx" in done.stdout:
         raise Broken((done.stdout + done.stderr)[-300:])
     requests = int(count[1])
@@ -74,6 +84,7 @@ def measure(served: Served, connections: int, seconds: float) -> dict[str, float
         "cpu": sum(spent) / requests / 1e3,
         "daemon": spent[0] / requests / 1e3,
         "turn": requests / int(turns[1]) if turns else float("nan"),
+        "switches": int(switches[1]) / requests if switches else float("nan"),
         "rate": requests / took,
     }
 
@@ -94,15 +105,17 @@ def main() -> int:
     except (Unavailable, Broken) as error:
         sys.stderr.write(f"benchmarks.workers: {error}\n")
         return 1
-    sys.stdout.write("| processes | connections | CPU µs a request | the daemon's | requests a turn | requests/s |\n")
-    sys.stdout.write("| --- | --- | --- | --- | --- | --- |\n")
+    sys.stdout.write(
+        "| processes | connections | CPU µs a request | the daemon's | requests a turn | switches a request | requests/s |\n"
+    )
+    sys.stdout.write("| --- | --- | --- | --- | --- | --- | --- |\n")
     for (workers, connections), rounds in found.items():
         figures = {name: [one[name] for one in rounds] for name in rounds[0]}
         middle = {name: statistics.median(values) for name, values in figures.items()}
         spread = f"{min(figures['cpu']):.1f} to {max(figures['cpu']):.1f}"
         sys.stdout.write(
             f"| {workers} | {connections} | {middle['cpu']:.1f} ({spread}) | {middle['daemon']:.1f} | {middle['turn']:.2f} |"
-            f" {middle['rate']:.0f} |\n"
+            f" {middle['switches']:.2f} | {middle['rate']:.0f} |\n"
         )
     return 0
 
