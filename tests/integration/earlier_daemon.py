@@ -1,6 +1,6 @@
 """A daemon that runs nothing but the process backend, for tests that kill it, and how a test speaks to it. Asserts nothing.
 
-Run as `python -m tests.integration.earlier_daemon REALM MORTAL`: a JSON line with a spec in, JSON lines with facts out.
+`main REALM MORTAL`, in a process of its own: a JSON line with a spec in, JSON lines with facts out.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,8 +21,8 @@ from zope.interface import implementer
 from sticky.containers.process import IContainerReactor, ProcessBackend
 from sticky.core.values import ContainerId, DeploymentId, ServerName
 from sticky.isticky import Address, ContainerSpec, Exit, IContainerListener, TCPAddress
+from tests.integration.preloaded import ROOT, Preloaded
 
-ROOT = Path(__file__).resolve().parents[2]
 PATHS = ("directory", "log", "scratch")
 
 
@@ -82,12 +81,13 @@ class Orders(LineOnlyReceiver):
         self._gone()
 
 
-def run(realm: str, mortal: bool) -> None:
+def main() -> None:
     from twisted.internet import reactor
     from twisted.internet.stdio import StandardIO
 
     running = cast(Any, reactor)
-    backend = ProcessBackend(cast(IContainerReactor, reactor), realm=realm, die_with_daemon=mortal)
+    _program, realm, mortal = sys.argv
+    backend = ProcessBackend(cast(IContainerReactor, reactor), realm=realm, die_with_daemon=mortal == "mortal")
     running.callWhenRunning(lambda: StandardIO(Orders(backend, lambda: os._exit(1))))
     running.run()
 
@@ -96,15 +96,23 @@ class EarlierDaemon:
     """The test's side. Nothing here waits: `listen` takes what was said by now."""
 
     def __init__(self, realm: str, *, mortal: bool = False) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.earlier_daemon", realm, "mortal" if mortal else ""],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self._orders, self._facts = self.process.stdin, self.process.stdout
-        os.set_blocking(self._facts.fileno(), False)
+        orders, ours = os.pipe()
+        theirs, facts = os.pipe()
+        self._orders, self._facts = open(ours, "wb"), open(theirs, "rb", buffering=0)  # noqa: SIM115
+        os.set_blocking(theirs, False)
+        try:
+            self.process = Preloaded(
+                "earlier_daemon.py",
+                [realm, "mortal" if mortal else ""],
+                given=orders,
+                output=facts,
+                errors=2,
+                folder=ROOT,
+                environ=os.environ,
+            )
+        finally:
+            os.close(orders)
+            os.close(facts)
         self._received = b""
         self._said: dict[tuple[str, str], Any] = {}
 
@@ -148,7 +156,3 @@ class EarlierDaemon:
         poll = select.poll()
         poll.register(self._facts, select.POLLIN)
         return bool(poll.poll(0))
-
-
-if __name__ == "__main__":
-    run(sys.argv[1], sys.argv[2] == "mortal")

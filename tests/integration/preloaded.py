@@ -29,7 +29,8 @@ PRELOADING = Path(__file__).with_name("preloading.py")
 class Preloaded:
     """One process. Its interface is that part of `subprocess.Popen`'s that tests use.
 
-    `command` is "twistd" or "sticky"; `output` and `errors` are descriptors that stay the caller's. A variable that an
+    `command` is "twistd" or "sticky", or "earlier_daemon.py" beside this file; `given`, `output` and `errors` are descriptors that
+    stay the caller's. A variable that an
     interpreter or its loader reads at its start (PYTHON*, LD_*) has to have the value that it has here: AssertionError.
     """
 
@@ -42,10 +43,11 @@ class Preloaded:
         errors: int,
         folder: Path,
         environ: Mapping[str, str],
+        given: int | None = None,
         passed: Sequence[int] = (),
         by: Preloading | None = None,
     ) -> None:
-        """`by`: who forks it, where the one that everybody shares has another environment."""
+        """`given`: its stdin; None: nothing. `by`: who forks it, where the one that everybody shares has another environment."""
         assert by is not None or suits(environ), "an interpreter reads its variables at its start, which was before"
         self.returncode: int | None = None
         self._end, told = os.pipe()
@@ -58,7 +60,9 @@ class Preloaded:
         }
         try:
             with open(os.devnull) as nothing:
-                self.pid = (by or _the_one()).fork(request, [nothing.fileno(), output, errors, told, *passed])
+                self.pid = (by or _the_one()).fork(
+                    request, [nothing.fileno() if given is None else given, output, errors, told, *passed]
+                )
         finally:
             os.close(told)
 

@@ -19,7 +19,15 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-PRELOADED = ("sticky.cli.once", "sticky.tap", "sticky.wiring", "sticky.containers.process", "twisted.scripts.twistd")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PRELOADED = (
+    "sticky.cli.once",
+    "sticky.tap",
+    "sticky.wiring",
+    "sticky.containers.process",
+    "tests.integration.earlier_daemon",
+    "twisted.scripts.twistd",
+)
 MOST = 1 << 20  #: bytes of a request, which has an environment in it
 STANDARD = (
     3  #: the descriptors of a request: these, that which its end is written to, and those that keep their numbers
@@ -95,6 +103,10 @@ def become(wanted: Mapping[str, Any], fds: array.array[int]) -> Callable[[], obj
     sys.argv = wanted["argv"]
     sys.orig_argv = [sys.executable, *sys.argv]
     sys.path[0] = os.path.dirname(sys.argv[0])
+    if os.path.basename(sys.argv[0]) == "earlier_daemon.py":
+        from tests.integration.earlier_daemon import main as earlier
+
+        return earlier
     if "twistd" in os.path.basename(sys.argv[0]):
         from twisted.scripts.twistd import run
 
@@ -105,7 +117,9 @@ def become(wanted: Mapping[str, Any], fds: array.array[int]) -> Callable[[], obj
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, ROOT)
     preload()
+    sys.path.remove(ROOT)
     with socket.socket(fileno=int(sys.argv[1])) as ours:
         run = serve(ours)
     sys.exit(run())  # type: ignore[arg-type]
