@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -139,7 +140,10 @@ class Daemon(Running):
         folder.mkdir(parents=True, exist_ok=True)
         self.state = folder / "state"
         if (self.state / "url").is_file():
-            (self.state / "url").unlink()  # of one that was killed
+            with contextlib.suppress(
+                OSError
+            ):  # where it can only be read, and no daemon is going to say where it listens
+                (self.state / "url").unlink()  # of one that was killed
         command = [*TWISTD, "-n", "--pidfile=", "sticky", *arguments]
         command += ["--state-dir", str(self.state)]
         if listen:

@@ -12,7 +12,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky._version import __version__
-from tests.integration.running_daemon import Running, until
+from tests.integration.running_daemon import Running
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "sticky", "twisted")
@@ -119,7 +119,8 @@ class InstallTests(SynchronousTestCase):
         listen = "tcp:0:interface=127.0.0.1"
         daemon = Running([*command, "--listen", listen, "--state-dir", "state"], self.elsewhere / "log")
         self.addCleanup(daemon.stop)
-        until("it listens", (self.elsewhere / "state/url").exists)
+        # Whatever it imports is compiled now.
+        daemon.wait_for("it listens", (self.elsewhere / "state/url").exists, within=INSTALLING)
         sticky = (bin / "sticky", "curl", "--state-dir", "state", "--server", "game")
         self.assertIn("sticky.toml", self.run_in(self.elsewhere, *sticky, "/"))
         (self.elsewhere / "calls.py").write_text(CALLS)
