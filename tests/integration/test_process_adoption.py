@@ -307,7 +307,7 @@ class AdoptedTests(AdoptionCase):
         for container in containers:
             await self.exit(container)
         self.assertEqual([self.recorder.heard(container) for container in containers], [["exited"]] * 50)
-        await self.until(lambda: len(os.listdir("/proc/self/fd")) == before)
+        await self.until(lambda: len(os.listdir("/proc/self/fd")) <= before)  # of an earlier test's, some go meanwhile
 
     async def test_a_backend_that_stops_leaves_it_running_and_nothing_behind(self) -> None:
         left = await self.left(*PYTHON, LISTENS, ready=False)

@@ -91,7 +91,7 @@ time.sleep(600)""",
         before = len(os.listdir("/proc/self/fd"))
         script = LISTENS.replace("time.sleep", "os.write(int(os.environ['STICKY_READY_FD']), b'ready\\n'); time.sleep")
         await self.ready(self.run_container(*PYTHON, script, reports_ready=True))
-        await self.until(lambda: len(os.listdir("/proc/self/fd")) == before)
+        await self.until(lambda: len(os.listdir("/proc/self/fd")) <= before)  # of an earlier test's, some go meanwhile
 
     async def test_one_that_reports_twice_is_ready_once_and_what_it_says_later_counts_for_nothing(self) -> None:
         lines = "b'ready\\nready\\nfailed exec 2\\n'"
