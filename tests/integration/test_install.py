@@ -117,7 +117,8 @@ class InstallTests(SynchronousTestCase):
         (self.elsewhere / "sticky.toml").write_text(SERVERS.replace("{python}", str(bin / "python")))
         command = [str(bin / "twistd"), "-n", "--pidfile=", "sticky", "--config", "sticky.toml"]
         listen = "tcp:0:interface=127.0.0.1"
-        daemon = Running([*command, "--listen", listen, "--state-dir", "state"], self.elsewhere / "log")
+        clean = {"PYTHONPATH": ""}  # a parallel run of tests has its own in it
+        daemon = Running([*command, "--listen", listen, "--state-dir", "state"], self.elsewhere / "log", clean)
         self.addCleanup(daemon.stop)
         # Whatever it imports is compiled now.
         daemon.wait_for("it listens", (self.elsewhere / "state/url").exists, within=INSTALLING)
