@@ -105,6 +105,13 @@ class Servers:
             assert isinstance(claims, Claims)
         return server.begin(claims, holder, websocket)
 
+    def resume(self, claims: Claims, holder: ILeaseHolder) -> ILease | Deferred[ILease]:
+        """See `ServerService`. Raises `errors.SessionEnded`."""
+        server = self.by_name.get(claims.server)
+        if server is None:
+            raise errors.SessionEnded("deployment_ended")
+        return server.resume(claims, holder)
+
     def _visit(self, visit: Visit, holder: ILeaseHolder) -> ILease:
         server = self._serving(visit.server)
         if visit.shown is not None:

@@ -205,8 +205,17 @@ class ServerService(SessionAnswers, Service):
     # --- data requests
 
     def begin(self, claims: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
-        """See `IRouting`."""
+        """See `IRouting`. Nobody gets a turn as long as not all are known who have one of an earlier daemon."""
         if self.fleet.capacity.policy.serial and not websocket:
+            everybody = self.everybody()
+            if everybody is None:
+                return self.turns.take(claims, holder)
+            return everybody.addCallback(lambda _: self.turns.take(claims, holder))
+        return self._leases.begin(claims, holder)
+
+    def resume(self, claims: Claims, holder: ILeaseHolder) -> ILease | Deferred[ILease]:
+        """A request that an earlier daemon gave its turn."""
+        if self.fleet.capacity.policy.serial:
             return self.turns.take(claims, holder)
         return self._leases.begin(claims, holder)
 

@@ -165,7 +165,9 @@ def assemble(
         turn=turn,
     )
     now = [settings]  # what was published last
-    proxies = Proxies(reactor, servers, control, lambda: parts.proxy_config(now[0], ring.hexes), health.doubt)
+    proxies = Proxies(
+        reactor, servers, servers.resume, control, lambda: parts.proxy_config(now[0], ring.hexes), health.doubt
+    )
     servers.everybody = proxies.complete
     alone = settings.daemon.workers == 1
     listeners = Listeners(

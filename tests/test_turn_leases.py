@@ -76,6 +76,35 @@ class TurnLeaseTests(ServiceCase):
         self.clock.advance(1.0)
         self.assertEqual(self.failureResultOf(waiting, errors.SessionEnded).value.code, "container_lost")
 
+    def test_nobody_gets_a_turn_before_it_is_known_who_has_one_of_an_earlier_daemon(self) -> None:
+        everybody: list[Deferred[None]] = []
+
+        def expected() -> Deferred[None]:
+            everybody.append(Deferred())
+            return everybody[-1]
+
+        self.service.everybody = expected
+        eager, leaving = self.wait(), self.wait()
+        earlier = at_once(self.service.resume(self.claimed, Holder()))
+        leaving.cancel()
+        self.failureResultOf(leaving, CancelledError)
+        self.service.everybody = lambda: None
+        everybody[0].callback(None)
+        self.assertNoResult(eager)
+        later = self.wait()
+        earlier.release()
+        at_once(self.successResultOf(eager)).release()
+        at_once(self.successResultOf(later))
+
+    def test_a_session_that_is_over_when_it_is_known_is_refused(self) -> None:
+        everybody: Deferred[None] = Deferred()
+        self.service.everybody = lambda: everybody
+        eager = self.wait()
+        self.service.everybody = lambda: None
+        self.service.terminate(self.claimed, 0.0)
+        everybody.callback(None)
+        self.failureResultOf(eager, errors.SessionEnded)
+
     def test_those_who_wait_when_another_daemon_takes_over_get_their_turns_there_in_order(self) -> None:
         at_once(self.service.begin(self.claimed, Holder()))
         holders = Holder(), Holder(), Holder()

@@ -27,7 +27,7 @@ from sticky.workers.config import ProxyConfig
 from sticky.workers.control import NearControl
 from sticky.workers.frames import BadMessage, Link, Message
 from sticky.workers.holder import Proxy, address_of
-from sticky.workers.turns import NearTurns
+from sticky.workers.turns import NearTurns, Resume
 from sticky.workers.values import plain
 from sticky.workers.visits import NearVisits
 
@@ -52,8 +52,8 @@ class Member:
 class Proxies:
     """See the module. `socket` is where they come in, once it is open.
 
-    `config` gives what they must know, `doubt` hears of addresses that a proxy could not connect to, `arrived` and `left` of
-    proxies.
+    `resume` is for requests that an earlier daemon gave their turn. `config` gives what they must know, `doubt` hears of addresses
+    that a proxy could not connect to, `arrived` and `left` of proxies.
     """
 
     log = Logger()
@@ -62,6 +62,7 @@ class Proxies:
         self,
         reactor: Any,
         routing: IRouting,
+        resume: Resume,
         control: IControl,
         config: Callable[[], ProxyConfig],
         doubt: Callable[[Address], None],
@@ -72,6 +73,7 @@ class Proxies:
         self.left: Callable[[Member], None] = _nobody
         self._reactor = reactor
         self._routing = routing
+        self._resume = resume
         self._control = control
         self._config = config
         self._doubt = doubt
@@ -225,7 +227,7 @@ class Proxies:
             self.left(member)
 
         proxy = Proxy(name, link, self._routing, self._reactor, gone, Progress(_pid(link.transport)).made)
-        turns = NearTurns(proxy, self._routing)
+        turns = NearTurns(proxy, self._routing, self._resume)
         visits = NearVisits(proxy, self._routing, self._control)
         now = self._reactor.seconds()
         member = Member(name, _pid(link.transport), proxy, link, {}, now, now, turns, visits)

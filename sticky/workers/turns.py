@@ -104,6 +104,9 @@ class FarTurns(FarRequests[FarTurn]):
 # --- the daemon's side -----------------------------------------------------------------------------------------------
 
 
+Resume = Callable[[Claims, ILeaseHolder], ILease | Deferred[ILease]]
+
+
 @implementer(ILeaseHolder)
 class NearTurn:
     """One request of a proxy."""
@@ -123,9 +126,11 @@ class NearTurn:
 class NearTurns:
     """The turns that one proxy's requests have, or wait for."""
 
-    def __init__(self, proxy: Proxy, routing: IRouting) -> None:
+    def __init__(self, proxy: Proxy, routing: IRouting, resume: Resume) -> None:
+        """`resume`: for those that had their turn of an earlier daemon; all others wait until those are known."""
         self._proxy = proxy
         self._routing = routing
+        self._resume = resume
         self._turns: dict[int, NearTurn] = {}
 
     def calls(self) -> dict[str, Callable[[Message], Any]]:
@@ -137,7 +142,7 @@ class NearTurns:
         over = []
         for one in held:
             try:
-                self._turn(one)
+                self._begin(one, self._resume)
             except errors.Refusal as refusal:
                 over.append({"session": one["session"], "reason": refusal.code})
         return over
@@ -159,11 +164,14 @@ class NearTurns:
         self._proxy.push(messages.END, session=session, reason=reason.value, detail=detail)
 
     def _turn(self, message: Message) -> Any:
+        return self._begin(message, self._routing.begin)
+
+    def _begin(self, message: Message, begin: Resume) -> Any:
         claims, number = claims_of(message), int(message["request"])
         if number in self._turns:
             raise BadMessage("a turn was asked for twice")
         turn = NearTurn(self, number, claims.session)
-        found = self._routing.begin(claims, turn)
+        found = begin(claims, turn)
         self._turns[number] = turn
         if not isinstance(found, Deferred):
             return self._given(found, turn)

@@ -34,7 +34,7 @@ class ProxiesCase(SynchronousTestCase):
         self.patch(proxies, "_peer", lambda transport: (os.getpid(), os.geteuid()))
         self.clock = Clock()
         nobody: Any = None
-        self.proxies = Proxies(self.clock, nobody, nobody, lambda: CONFIG, lambda address: None)
+        self.proxies = Proxies(self.clock, nobody, nobody, nobody, lambda: CONFIG, lambda address: None)
         self.configured: list[str] = []
 
     def enter(self, name: str, *, moved: bool = False) -> Wire:

@@ -31,7 +31,7 @@ class NearDaemon:
         self.book = LeaseBook(self.core, {BOX: ADDRESS}, clock, self.follow_up)
         self.gone: list[Proxy] = []
         self.proxy = Proxy("p", self.wire.near, self, clock, self.gone.append)  # type: ignore[arg-type]
-        self.turns = NearTurns(self.proxy, self)  # type: ignore[arg-type]
+        self.turns = NearTurns(self.proxy, self, self.begin)  # type: ignore[arg-type]
         self.wire.near.serves = {**self.proxy.calls(), **self.turns.calls(), messages.REPORTED: self.reported}
 
     def begin(self, asked: Claims, holder: ILeaseHolder, websocket: bool = False) -> ILease | Deferred[ILease]:
