@@ -115,6 +115,11 @@ class Client:
         """What the connection is doing."""
         return self._state
 
+    @property
+    def idle_since(self) -> float | None:
+        """Since when it waits for its client's next request. None: it does not, or for the first one, which is on its way."""
+        return self.deadline - self._limits.keep_alive_timeout if self._state is _IDLE and self._keep else None
+
     def _become(self, state: ClientState) -> None:
         if state not in STEPS[self._state]:
             raise errors.IllegalEvent(f"a client's connection cannot go from {self._state.value} to {state.value}")

@@ -57,11 +57,10 @@ class Leaving:
     def _look(self) -> None:
         self._call = None
         now = self._reactor.seconds()
-        limits = self._context.settings.limits
         for entry in self._context.sweep.entries():
             if isinstance(entry, Client) and entry.state is ClientState.IDLE:
-                idle_since = entry.deadline - limits.keep_alive_timeout
-                if now - idle_since >= IDLE_FOR or self.state is Leave.CLOSING:
+                idle_since = entry.idle_since
+                if self.state is Leave.CLOSING or (idle_since is not None and now - idle_since >= IDLE_FOR):
                     entry.cut()
         if not self._context.doors.inside and not self._relays.open:
             self._finish()
