@@ -2,32 +2,53 @@
 """The inner loop over a turn's events compiled: what `fast_loop.read_ready` does, held to it by the same tests."""
 
 import select
-import sys
+
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
+
+from sticky.edge.transport import READ_SIZE, StreamState
 
 cdef long _READABLE = select.EPOLLIN
+cdef object _OPEN = StreamState.OPEN
 
 
 def read_ready(list events not None, dict selectables not None, kinds not None, ended not None):
     """See `fast_loop.read_ready`."""
-    cdef list others = None
+    cdef list others = None, group
+    cdef dict came = {}
     cdef long event
     for fd, mask in events:
         event = mask
         if event == _READABLE:
-            selectable = selectables.get(fd)
-            if selectable is None:
+            stream = selectables.get(fd)
+            if stream is None:
                 continue
-            if type(selectable) in kinds:
+            if type(stream) in kinds:
                 try:
-                    why = selectable.doRead()
-                except BaseException as error:
-                    why = error
-                    ended(selectable, why, True)
+                    data = stream.recv(READ_SIZE)
+                except (BlockingIOError, InterruptedError):
+                    continue
+                except OSError:
+                    ended(stream, CONNECTION_LOST, False)
+                    continue
+                if not data:
+                    ended(stream, CONNECTION_DONE, False)
+                    continue
+                kind = type(stream.protocol)
+                group = came.get(kind)
+                if group is None:
+                    came[kind] = [(stream, data)]
                 else:
-                    if why is not None:
-                        ended(selectable, why, False)
+                    group.append((stream, data))
                 continue
         if others is None:
             others = []
         others.append((fd, mask))
+    for group in came.values():
+        for stream, data in group:
+            if stream.state is not _OPEN:
+                continue
+            try:
+                stream.protocol.dataReceived(data)
+            except BaseException as error:
+                ended(stream, error, True)
     return others

@@ -13,13 +13,14 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.logger import Logger
 from twisted.python import log
 from twisted.python.failure import Failure
 
 from sticky.edge.accepting import Acceptor
 from sticky.edge.tcp import TCPStream
-from sticky.edge.transport import PURE, Stream
+from sticky.edge.transport import PURE, READ_SIZE, Stream, StreamState
 from sticky.edge.turns import Turn
 
 compiled: Callable[..., list[tuple[int, int]] | None] | None
@@ -30,7 +31,9 @@ except ImportError:  # no compiler where Sticky was installed
 
 _log = Logger(namespace="sticky.edge")
 
-DIRECT = frozenset({Stream, TCPStream, Acceptor})  #: read without ceremony; everything else goes Twisted's own way
+STREAMS = frozenset({Stream, TCPStream})  #: read in phases
+DIRECT = STREAMS | {Acceptor}  #: without ceremony; everything else goes Twisted's own way
+MOST = 256  #: events of one turn: what they bring is held together
 _PARTS = {
     "_poller": select.epoll,
     "_selectables": dict,
@@ -53,30 +56,50 @@ def read_ready(
     kinds: Collection[type],
     ended: Callable[[Any, Any, bool], object],
 ) -> list[tuple[int, int]] | None:
-    """Let each of these kinds read that has nothing but something to read. Returns the other events, in order; None: there are none.
+    """Let each of these kinds of streams read that has nothing but something to read.
 
-    `ended` is told of each that has come to its end: why, and whether it failed.
+    Returns the other events, in order; None: there are none. First all are read, then what came is handed to one kind of
+    protocol after the other, so that each kind's code is fetched into the caches once (`turns`). What has been read is handed
+    on even if somebody has asked for a pause since. `ended` is told of each that has come to its end: why, and whether its
+    protocol failed.
     """
     others = None
+    came: dict[type, list[tuple[Any, bytes]]] = {}
     readable = select.EPOLLIN
     find = selectables.get
     for fd, event in events:
         if event == readable:
-            selectable = find(fd)
-            if selectable is None:  # an earlier event of this turn took it out
+            stream = find(fd)
+            if stream is None:  # an earlier event of this turn took it out
                 continue
-            if type(selectable) in kinds:
+            if type(stream) in kinds:
                 try:
-                    why = selectable.doRead()
-                except BaseException as error:
-                    ended(selectable, error, True)
+                    data = stream.recv(READ_SIZE)
+                except (BlockingIOError, InterruptedError):
+                    continue
+                except OSError:
+                    ended(stream, CONNECTION_LOST, False)
+                    continue
+                if not data:
+                    ended(stream, CONNECTION_DONE, False)
+                    continue
+                kind = type(stream.protocol)
+                if kind in came:
+                    came[kind].append((stream, data))
                 else:
-                    if why is not None:
-                        ended(selectable, why, False)
+                    came[kind] = [(stream, data)]
                 continue
         if others is None:
             others = []
         others.append((fd, event))
+    for group in came.values():
+        for stream, data in group:
+            if stream.state is not StreamState.OPEN:  # closed since, by what came to another one
+                continue
+            try:
+                stream.protocol.dataReceived(data)
+            except BaseException as error:
+                ended(stream, error, True)
     return others
 
 
@@ -102,29 +125,30 @@ def accelerate(reactor: Any) -> Turn | None:
             stock(timeout)
             return
         try:
-            events = poller.poll(-1 if timeout is None else timeout, len(selectables))
+            events = poller.poll(-1 if timeout is None else timeout, min(len(selectables), MOST))
         except OSError as error:
             if error.errno == errno.EINTR:
                 return
             raise
         turn.begin()
         try:
-            others = read(events, selectables, DIRECT, ended)
-            if others is not None:
-                for fd, event in others:
-                    selectable = selectables.get(fd)
-                    if selectable is None:  # an earlier event of this turn took it out
-                        continue
-                    if type(selectable) in DIRECT:
-                        # An error, an end, or room to write: Twisted's own way, without its context.
-                        try:
-                            read_or_write(selectable, fd, event)
-                        except Exception:
-                            _log.failure("a connection failed while its end was told")
-                    else:
-                        log.callWithLogger(selectable, read_or_write, selectable, fd, event)
+            others = read(events, selectables, STREAMS, ended)
         finally:
             turn.end()
+        if others is None:
+            return
+        for fd, event in others:
+            selectable = selectables.get(fd)
+            if selectable is None:  # an earlier event of this turn took it out
+                continue
+            if type(selectable) in DIRECT:
+                # A newcomer, an error, an end, or room to write: Twisted's own way, without its context.
+                try:
+                    read_or_write(selectable, fd, event)
+                except Exception:
+                    _log.failure("a connection failed while its end was told")
+            else:
+                log.callWithLogger(selectable, read_or_write, selectable, fd, event)
 
     reactor.doIteration = iterate
     return turn

@@ -37,12 +37,13 @@ class Straight:
     """A client's requests without bodies, one at a time. What it does not do itself, an `Exchange` goes on with."""
 
     __slots__ = ("_answered_at", "_bytes_out", "_credential", "_front", "_head", "_lease", "_site", "_started_at", "_status",
-                 "_upstream", "half_close_timeout")  # fmt: skip
+                 "_upstream", "_waits", "half_close_timeout")  # fmt: skip
 
     def __init__(self, front: Frontend) -> None:
         self._front = front
         self._lease: ILease | None = None  # of the request that is served
         self._upstream: Upstream | None = None  # while its answer has not come
+        self._waits = False  # the answer, for the end of the turn
 
     def begin(self, head: PlainHead, site: Site, credential: Credential | None, claims: Claims | Visit) -> None:
         """Serve this request, which has no body and a method of `STRAIGHT`, and whose site's rules let it in."""
@@ -104,7 +105,6 @@ class Straight:
         if not keep:
             data = b"%bConnection: close\r\n\r\n%b" % (data[: end - 2], data[end:])
             size = len(data)
-        front.transport.write(data)
         self._answered_at = now = context.seconds()
         self._status = status
         self._bytes_out = size
@@ -112,7 +112,14 @@ class Straight:
         assert upstream is not None and upstream.pool is not None
         self._upstream = upstream.user = None
         upstream.pool.take_back_at(upstream, now)  # nothing can have paused it
-        front.finish(keep, True, now)
+        self._waits = True
+        context.turn.write(front.transport, data, self)
+
+    def written(self) -> None:
+        """See `Writer`: the answer is."""
+        if self._waits:
+            self._waits = False
+            self._front.finish(self._head.keep_alive, True, self._answered_at)
 
     def flushed(self) -> None:
         """See `Served`."""
@@ -173,15 +180,25 @@ class Straight:
 
     def session_ended(self, reason: EndReason, detail: str | None) -> None:
         """See `ILeaseHolder`."""
-        self._exchange().session_ended(reason, detail)
+        if not self._through():
+            self._exchange().session_ended(reason, detail)
 
     def client_gone(self) -> None:
         """See `Served`."""
+        self._waits = False
         self._exchange().client_gone()
 
     def overdue(self, now: float) -> None:
         """See `Served`."""
-        self._exchange().overdue(now)
+        if not self._through():
+            self._exchange().overdue(now)
+
+    def _through(self) -> bool:
+        """Whether the request is over now that its answer, if it waited, is written."""
+        if not self._waits:
+            return False
+        self._front.context.turn.write_all()
+        return self._lease is None
 
     def upstream_lost(self, clean: bool) -> None:
         """See `UpstreamUser`."""

@@ -93,8 +93,8 @@ STEPS: dict[StreamState, tuple[StreamState, ...]] = {
 class Stream:
     """One connected socket. `protocol` may be exchanged at any time."""
 
-    __slots__ = ("__weakref__", "_handle", "_producer", "_producer_paused", "_push", "_queue", "_reactor", "_reading", "_recv",
-                 "_send", "_sending", "_state", "_writing", "buffered", "connector", "fileno", "protocol", "tuned")  # fmt: skip
+    __slots__ = ("__weakref__", "_handle", "_producer", "_producer_paused", "_push", "_queue", "_reactor", "_reading", "_send",
+                 "_sending", "_writing", "buffered", "connector", "fileno", "protocol", "recv", "state", "tuned")  # fmt: skip
 
     def __init__(self, reactor: Any, handle: socket.socket, protocol: Any) -> None:
         """`handle` is connected and does not block. Nothing is read before `startReading`."""
@@ -106,9 +106,9 @@ class Stream:
         self._reactor = reactor
         self._handle = handle
         raw = handle if descriptor is None else descriptor(handle.fileno())
-        self._recv: Callable[[int], bytes] = raw.recv
+        self.recv: Callable[[int], bytes] = raw.recv  #: of the socket: raises what that raises
         self._send: Callable[[bytes | memoryview], int] = raw.send
-        self._state = _OPEN
+        self.state = _OPEN  #: changed here only
         self._sending = Sending.OPEN
         self._queue = _NOTHING
         self._producer: Any = None
@@ -122,11 +122,11 @@ class Stream:
     def write(self, data: bytes) -> None:
         """Send. What the kernel does not take now is queued, in order; a connection that has ended takes and drops it."""
         if self.buffered:
-            if not data or self._state is _DOOMED or self._state is _GONE:
+            if not data or self.state is _DOOMED or self.state is _GONE:
                 return
             self._queue.append(data)
             self.buffered += len(data)
-        elif data and self._sending is not _SENT and (self._state is _OPEN or self._state is _CLOSING):
+        elif data and self._sending is not _SENT and (self.state is _OPEN or self.state is _CLOSING):
             try:
                 sent = self._send(data)
             except OSError:  # full, or broken: then the reactor meets the same error and tells the protocol in its turn
@@ -144,7 +144,7 @@ class Stream:
     @property
     def all_out(self) -> bool:
         """Whether the kernel has taken everything that was written: from then on the peer may have seen it."""
-        return not self.buffered and self._state is _OPEN and self._sending is not _SENT
+        return not self.buffered and self.state is _OPEN and self._sending is not _SENT
 
     def writeSequence(self, data: Iterable[bytes]) -> None:
         """Send all of these."""
@@ -152,7 +152,7 @@ class Stream:
 
     def loseConnection(self) -> None:
         """Close when all that was written is out."""
-        if self._state is not _OPEN:
+        if self.state is not _OPEN:
             return
         self._become(_CLOSING)
         self.stopReading()
@@ -163,7 +163,7 @@ class Stream:
 
     def abortConnection(self) -> None:
         """Reset the connection; what is queued is lost."""
-        if self._state is _OPEN or self._state is _CLOSING:
+        if self.state is _OPEN or self.state is _CLOSING:
             try:
                 self._handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             except OSError:  # the peer was faster
@@ -180,7 +180,7 @@ class Stream:
         """As `twisted.internet.interfaces.IConsumer` says. A pull producer is asked whenever nothing is queued."""
         if self._producer is not None:
             raise RuntimeError(f"{producer!r} cannot be registered: {self._producer!r} is")
-        if self._state is _GONE:
+        if self.state is _GONE:
             producer.stopProducing()
             return
         self._producer = producer
@@ -195,7 +195,7 @@ class Stream:
         """The producer has no more. It is not resumed."""
         self._producer = None
         self._producer_paused = False
-        if self._state is _CLOSING:
+        if self.state is _CLOSING:
             self.startWriting()
 
     def pauseProducing(self) -> None:
@@ -204,7 +204,7 @@ class Stream:
 
     def resumeProducing(self) -> None:
         """Read again."""
-        if self._state is _OPEN:
+        if self.state is _OPEN:
             self.startReading()
 
     def stopProducing(self) -> None:
@@ -214,7 +214,7 @@ class Stream:
     @property
     def disconnecting(self) -> bool:
         """Whether the end has been asked for."""
-        return self._state is not _OPEN
+        return self.state is not _OPEN
 
     def getHandle(self) -> socket.socket:
         """The socket."""
@@ -236,7 +236,7 @@ class Stream:
 
     def startReading(self) -> None:
         """Be told of bytes. Doubled: a no-op."""
-        if not self._reading and self._state is not _DOOMED and self._state is not _GONE:
+        if not self._reading and self.state is not _DOOMED and self.state is not _GONE:
             self._reading = True
             self._reactor.addReader(self)
 
@@ -248,7 +248,7 @@ class Stream:
 
     def startWriting(self) -> None:
         """Be told of room, even if nothing is queued. Doubled: a no-op."""
-        if not self._writing and self._state is not _DOOMED and self._state is not _GONE:
+        if not self._writing and self.state is not _DOOMED and self.state is not _GONE:
             self._writing = True
             self._reactor.addWriter(self)
 
@@ -260,7 +260,7 @@ class Stream:
     def doRead(self) -> Any:
         """Bytes, or the peer's end, are there."""
         try:
-            data = self._recv(READ_SIZE)
+            data = self.recv(READ_SIZE)
         except (BlockingIOError, InterruptedError):
             return None
         except OSError:
@@ -272,7 +272,7 @@ class Stream:
 
     def doWrite(self) -> Any:
         """There is room."""
-        if self._state is _DOOMED or self._state is _GONE:
+        if self.state is _DOOMED or self.state is _GONE:
             return None
         queue = self._queue
         if queue:
@@ -297,11 +297,11 @@ class Stream:
             self._producer.resumeProducing()
             if self.buffered or self._has_more():
                 return None
-        elif self._state is _CLOSING:
+        elif self.state is _CLOSING:
             return CONNECTION_DONE
         elif self._sending is Sending.ENDING:
             self._end_sending()
-        if not self.buffered and self._state is not _CLOSING and self._sending is not Sending.ENDING:
+        if not self.buffered and self.state is not _CLOSING and self._sending is not Sending.ENDING:
             self._stop_writing()  # else what the producer has just asked for, an end, comes in the next turn
         return None
 
@@ -339,12 +339,12 @@ class Stream:
 
     def connectionLost(self, reason: Failure) -> None:
         """The end, from the reactor or from `_doom`."""
-        if self._state is _GONE:
+        if self.state is _GONE:
             return
         self.stopReading()
         self._stop_writing()
         self._become(_GONE)
-        self._recv = self._send = _closed  # the descriptor's number may be another connection's in a moment
+        self.recv = self._send = _closed  # the descriptor's number may be another connection's in a moment
         self._queue = _NOTHING
         producer, self._producer = self._producer, None
         if producer is not None:
@@ -362,8 +362,8 @@ class Stream:
         self._reactor.callLater(0, self.connectionLost, reason)
 
     def _become(self, state: StreamState) -> None:
-        assert state in STEPS[self._state], (self._state, state)
-        self._state = state
+        assert state in STEPS[self.state], (self.state, state)
+        self.state = state
 
 
 def _closed(data: object) -> Any:

@@ -1,14 +1,24 @@
 """What is written at the end of a turn of the event loop, all together. Must not know the loop (`fast_loop`) nor what is written.
 
-A write to a process that sleeps wakes it, which costs more than the write. One after the other, with a request's work in
-between, requests find their container asleep again each time; in a row they find it awake: 4 % of all CPU at 64 connections.
+What a turn does is done in phases, for all connections that have something: reads, then the work, then writes, then what follows
+from them. So the kernel's code and ours take turns once, not for every request, and each finds itself in the caches; and a
+process that is written to is woken once. Together 15 % of all CPU at 64 connections.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
-MOST = 32  #: writes that wait for each other: at 10 microseconds a request nobody notices
+from twisted.logger import Logger
+
+_log = Logger(namespace="sticky.edge")
+
+
+class Writer(Protocol):
+    """Whoever wants to know that it was written."""
+
+    def written(self) -> None:
+        """The transport has it; the kernel may not."""
 
 
 class Turn:
@@ -17,30 +27,45 @@ class Turn:
     __slots__ = ("_under_way", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Any, bytes]] = []
+        self._waiting: list[tuple[Any, bytes, Writer | None]] = []
         self._under_way = False
 
     def begin(self) -> None:
-        """From now on writes wait. Whoever calls this calls `end`."""
+        """From now on writes wait. Whoever calls this calls `end`, after so many events as may wait for each other."""
         self._under_way = True
 
-    def write(self, transport: Any, data: bytes) -> None:
-        """Write this, after whatever was written before, before the turn is over."""
-        if not self._under_way:
-            transport.write(data)
+    def write(self, transport: Any, data: bytes, writer: Writer | None = None) -> None:
+        """Write this, after whatever was written before, before the turn is over; then tell the writer."""
+        if self._under_way:
+            self._waiting.append((transport, data, writer))
             return
-        waiting = self._waiting
-        waiting.append((transport, data))
-        if len(waiting) >= MOST:
-            self._write_all()
+        transport.write(data)
+        if writer is not None:
+            writer.written()
+
+    def write_all(self) -> None:
+        """Write what waits, and tell."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        for transport, data, _ in waiting:
+            try:
+                transport.write(data)
+            except Exception:
+                _give_up(transport)
+        for transport, _, writer in waiting:
+            if writer is not None:
+                try:
+                    writer.written()
+                except Exception:  # the others' answers must not wait for ever
+                    _give_up(transport)
 
     def end(self) -> None:
         """The turn is over. A second call is a no-op."""
         self._under_way = False
-        if self._waiting:
-            self._write_all()
+        self.write_all()
 
-    def _write_all(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for transport, data in waiting:
-            transport.write(data)
+
+def _give_up(transport: Any) -> None:
+    _log.failure("a connection's protocol failed; the connection is closed")
+    transport.abortConnection()

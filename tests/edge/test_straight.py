@@ -18,7 +18,7 @@ from sticky.isticky import ILeaseHolder
 from tests.edge.rehearsal import pieces
 from tests.fakes.edge import ANSWER, FakeEdge, PeerAddress, get
 from tests.fakes.routing import CONTAINER, SERVER
-from tests.fakes.transport import FakeTransport
+from tests.fakes.transport import EagerTransport
 
 OK = b"HTTP/1.1 200 OK\r\n"
 ANSWERS = (
@@ -33,22 +33,6 @@ ANSWERS = (
     ANSWER + b"HTTP/1.1 200 OK\r\n",
     b"nonsense\r\n\r\n",
 )
-
-
-class EagerTransport(FakeTransport):
-    """Its kernel takes everything at once, and it says so, unless the test stops it."""
-
-    takes = True
-
-    @property
-    def buffered(self) -> int:
-        """What the kernel has not taken."""
-        return len(self.buffer)
-
-    def write(self, data: bytes) -> None:
-        super().write(data)
-        if self.takes:
-            self.drain()
 
 
 class Straightly(TestCase):
@@ -134,7 +118,7 @@ class ThroughTests(Straightly):
 
     def test_a_lease_counts_until_the_kernel_has_the_answer(self) -> None:
         self.ask()
-        self.client.takes = False
+        self.client.room = 0
         self.container.receive(ANSWER)
         self.assertEqual(len(self.edge.routing.held), 1)
         self.client.drain()
@@ -186,7 +170,7 @@ class HandedOverTests(Straightly):
 
     def test_a_client_that_leaves_before_it_has_the_answer_is_499_and_the_connection_stays(self) -> None:
         self.ask()
-        self.client.takes = False
+        self.client.room = 0
         self.container.receive(ANSWER)
         self.client.receive_reset()
         self.assertFalse(self.container.aborted)
@@ -202,7 +186,7 @@ class HandedOverTests(Straightly):
 
     def test_a_session_that_ends_after_the_answer_changes_nothing_of_it(self) -> None:
         self.ask()
-        self.client.takes = False
+        self.client.room = 0
         self.container.receive(ANSWER)
         self.edge.routing.end_all(EndReason.TERMINATED)
         self.client.drain()

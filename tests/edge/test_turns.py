@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import attrs
+from twisted.internet.protocol import Protocol
 from twisted.trial.unittest import TestCase
 
 from sticky.core.values import EndReason
-from sticky.edge.turns import MOST, Turn
-from tests.fakes.edge import ANSWER, FakeEdge, get
-from tests.fakes.transport import FakeTransport
+from sticky.edge.serving import ClientState
+from sticky.edge.turns import Turn
+from tests.fakes.edge import ANSWER, FakeEdge, PeerAddress, get
+from tests.fakes.transport import EagerTransport, FakeTransport
+
+
+@attrs.frozen
+class Note:
+    """Notes that it was written."""
+
+    note: Callable[[], object]
+
+    def written(self) -> None:
+        self.note()
 
 
 class TurnTests(TestCase):
@@ -29,14 +44,27 @@ class TurnTests(TestCase):
         turn.end()
         self.assertEqual((one.buffer, other.buffer), (b"ac", b"b"))
 
-    def test_a_long_turn_writes_in_between(self) -> None:
-        transport, turn = FakeTransport(), Turn()
+    def test_who_wrote_is_told_when_all_is_written(self) -> None:
+        one, other, turn = FakeTransport(), FakeTransport(), Turn()
+        told: list[tuple[bytes, bytes]] = []
+        note = Note(lambda: told.append((bytes(one.buffer), bytes(other.buffer))))
         turn.begin()
-        for _ in range(MOST + 1):
-            turn.write(transport, b"x")
-        self.assertEqual(len(transport.buffer), MOST)
+        turn.write(one, b"a", note)
+        turn.write(other, b"b")
+        self.assertEqual(told, [])
         turn.end()
-        self.assertEqual(len(transport.buffer), MOST + 1)
+        turn.write(one, b"c", note)
+        self.assertEqual(told, [(b"a", b"b"), (b"ac", b"b")])
+
+    def test_what_fails_takes_nothing_from_the_others(self) -> None:
+        failing, last, turn = FakeTransport(), FakeTransport(), Turn()
+        failing.connect(Protocol())
+        turn.begin()
+        turn.write(failing, b"a", Note(lambda: 1 // 0))
+        turn.write(last, b"b", Note(lambda: last.write(b"c")))
+        turn.end()
+        self.assertEqual((failing.aborted, last.buffer), (True, b"bc"))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
 
 class RequestTests(TestCase):
@@ -82,3 +110,66 @@ class RequestTests(TestCase):
         fresh.receive(ANSWER)
         self.client.drain()
         self.assertEqual((self.client.taken, self.container.taken), (ANSWER, b""))
+
+
+class AnswerTests(TestCase):
+    """The answer of such a request, which has come in the turn after that and waits for its end."""
+
+    def setUp(self) -> None:
+        self.edge = FakeEdge()
+        self.turn = self.edge.context.turn
+        self.client = EagerTransport(self.edge.reactor)
+        self.client.connect(self.edge.factory.buildProtocol(PeerAddress()))  # type: ignore[arg-type]
+        self.client.receive(get())
+        self.container = self.edge.container()
+        self.container.receive(ANSWER)
+        self.client.receive(get(b"/second"))
+        self.container.drain()
+        self.client.taken = self.container.taken = b""
+        self.turn.begin()
+        self.container.receive(ANSWER)
+        self.assertEqual((self.client.taken, len(self.edge.routing.held)), (b"", 1))
+
+    def check(self, *statuses: int) -> None:
+        """The turn is over, and all is well: the client has the answer once."""
+        self.turn.end()
+        self.assertEqual(self.client.taken, ANSWER)
+        self.assertEqual([record.status for record in self.edge.records], [200, 200, *statuses])
+
+    def test_it_goes_out_at_the_end(self) -> None:
+        self.check()
+        self.assertEqual(self.edge.routing.held, set())
+
+    def test_its_connection_to_the_container_is_another_clients_already(self) -> None:
+        self.edge.client().receive(get(b"/third"))
+        self.check()
+        self.assertTrue(self.container.drain().startswith(b"GET /third "))
+
+    def test_a_session_that_ends_meanwhile_takes_nothing_back(self) -> None:
+        self.edge.routing.end_all(EndReason.IDLE_TIMEOUT)
+        self.check()
+        self.assertEqual((self.edge.front(self.client).state, self.edge.routing.held), (ClientState.IDLE, set()))
+
+    def test_a_pipelined_request_comes_after_it(self) -> None:
+        self.client.receive(get(b"/third"))
+        self.assertEqual(self.container.drain(), b"")
+        self.check()
+        self.assertTrue(self.container.drain().startswith(b"GET /third "))
+
+    def test_a_client_that_is_cut_gets_it(self) -> None:
+        self.edge.front(self.client).cut()
+        self.assertTrue(self.client.aborted)
+        self.check()
+        self.assertEqual(self.edge.routing.held, set())
+
+    def test_a_client_with_no_more_to_say_gets_it(self) -> None:
+        self.client.receive_fin()
+        self.check()
+        self.assertEqual(self.edge.routing.held, set())
+
+    def test_a_client_that_is_gone_does_not(self) -> None:
+        self.client.receive_reset()
+        self.turn.end()
+        self.assertEqual(self.client.taken, b"")
+        self.assertEqual([record.status for record in self.edge.records], [200, 499])
+        self.assertEqual(self.edge.routing.held, set())
