@@ -12,9 +12,9 @@ from benchmarks.proxies import Proxies, bearer
 from benchmarks.rig import Load, counting, wrk
 from benchmarks.rounds import Case, Column, Figures, main, settled
 
-PEERS = ("nginx", "nginx-log", "haproxy", "chp", "sticky")
+PEERS = ("nginx", "nginx-log", "haproxy", "chp", "sticky", "sticky-before")
 SMALL = ("direct", *PEERS)
-BULK = ("direct", "nginx", "haproxy", "chp", "sticky")
+BULK = ("direct", "nginx", "haproxy", "chp", "sticky", "sticky-before")
 
 BODY = 100_000_000
 READERS = 100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import ssl
 import sys
@@ -25,6 +26,7 @@ from benchmarks.rig import (
 )
 
 COOKIE = "__Host-modal-session-token"
+BEFORE = "STICKY_BEFORE"  #: names the environment that the variant sticky-before runs in: two states of ours in the same rounds
 BYSTANDER = "theme=dark; "  # a cookie of the app's own, which is to pass
 
 
@@ -86,6 +88,7 @@ class Proxies:
             "chp-tls": self._chp,
             "sticky": self._sticky,
             "sticky-messages": self._sticky,
+            "sticky-before": self._sticky,
         }
         if name not in starters:
             raise Unavailable(f"no such variant; there are {', '.join(starters)}")
@@ -175,7 +178,7 @@ class Proxies:
 def start_sticky(rig: Rig, name: str, conf: Path, folder: Path) -> Proxy:
     """The daemon on `conf`, with its output in a file, as `twistd -n` has it; it has written where it listens."""
     port, tls = free_ports(2)
-    twistd = Path(sys.executable).parent / "twistd"
+    twistd = environment(name) / "bin" / "twistd"
     command = pinned(
         PROXY_CORE, twistd, "-n", "--pidfile=", "sticky", "--config", conf,
         "--listen", f"tcp:{port}:interface=127.0.0.1:backlog=4096",
@@ -185,6 +188,16 @@ def start_sticky(rig: Rig, name: str, conf: Path, folder: Path) -> Proxy:
     wait_until((folder / "state" / "url").exists, process, folder)
     rig.await_port(port, process, folder)
     return Proxy(name, port, tls, process, {})
+
+
+def environment(name: str) -> Path:
+    """Where the Sticky of this variant is installed."""
+    if name != "sticky-before":
+        return Path(sys.prefix)
+    before = os.environ.get(BEFORE)
+    if before is None:
+        raise Unavailable(f"{BEFORE} is not set: the .venv of another checkout")
+    return Path(before)
 
 
 def start_session(port: int) -> str:

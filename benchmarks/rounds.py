@@ -20,7 +20,7 @@ import attrs
 from benchmarks.proxies import Proxies
 from benchmarks.rig import BUILD, Broken, Proxy, Rig, Unavailable, versions
 
-EXTRA = frozenset({"sticky-messages"})  #: variants that run only when they are asked for
+EXTRA = frozenset({"sticky-messages", "sticky-before"})  #: variants that run only when they are asked for
 
 Figures = dict[str, float]
 Measure = Callable[[Proxies, str, float], Figures]  #: (proxies, variant, seconds)

@@ -6,7 +6,7 @@ Knows the fleet only as far as counting goes, and nothing of why a session ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
@@ -25,11 +25,15 @@ from sticky.observe.safely import safely
 class Counting(Protocol):
     """What a fleet counts (`core.fleet.Fleet`)."""
 
-    def begin(self, now: float, container: ContainerId, session: SessionId) -> Session:
-        """One more in flight. Raises `errors.SessionEnded`."""
+    @property
+    def effects(self) -> Sized:
+        """What has been decided and is to be carried out."""
 
-    def finish(self, now: float, container: ContainerId, session: Session, idle_for: float = 0.0) -> None:
-        """One less, since so many seconds."""
+    def begin(self, now: float, container: ContainerId, session: SessionId) -> Session:
+        """One more in flight. Raises `errors.SessionEnded`. Nothing follows from it but `effects`."""
+
+    def finish(self, now: float, container: ContainerId, session: Session, idle_for: float = 0.0) -> bool:
+        """One less, since so many seconds. Whether something follows from it: effects, or an earlier deadline."""
 
 
 class Counted(Protocol):
@@ -154,11 +158,13 @@ class LeaseBook:
     def begin(self, claims: Claims, holder: ILeaseHolder) -> Lease:
         """See `IRouting`. Synchronous here: the ledger is in this process."""
         container = claims.container
-        address = self._addresses.get(container)
+        fleet = self._fleet
         try:
-            core = self._fleet.begin(self._seconds(), container, claims.session)
+            core = fleet.begin(self._seconds(), container, claims.session)
         finally:
-            self._follow_up()
+            if fleet.effects:
+                self._follow_up()
+        address = self._addresses.get(container)
         if address is None:  # adopted, and where it listens was never noted: nothing may stay in flight for that
             self._fleet.finish(self._seconds(), container, core)
             self._follow_up()
@@ -242,12 +248,10 @@ class LeaseBook:
         """It is nobody's any more, and counts no longer: `drop` and `uncount` in one, for every request."""
         leases = self._leases.get(core.id)
         if leases is not None:
-            if len(leases) == 1 and lease in leases:
+            leases.discard(lease)
+            if not leases:
                 del self._leases[core.id]
-            else:
-                leases.discard(lease)
-        if counts:
-            self._fleet.finish(self._seconds(), lease.container, core, idle_for)
+        if counts and self._fleet.finish(self._seconds(), lease.container, core, idle_for):
             self._follow_up()
 
     def drop(self, lease: Lease, core: Session) -> None:

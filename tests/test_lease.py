@@ -24,6 +24,7 @@ class FakeFleet:
         self.idle_for = 0.0
         self.session = Session.__new__(Session)
         self.session.id = SESSION
+        self.effects = ["that were due"]
 
     def begin(self, now: float, container: ContainerId, session: SessionId) -> Session:
         """One more."""
@@ -32,10 +33,11 @@ class FakeFleet:
         self.count += 1
         return self.session
 
-    def finish(self, now: float, container: ContainerId, session: Session, idle_for: float = 0.0) -> None:
+    def finish(self, now: float, container: ContainerId, session: Session, idle_for: float = 0.0) -> bool:
         """One less."""
         self.count -= 1
         self.idle_for = idle_for
+        return True
 
 
 @implementer(ILeaseHolder)
@@ -67,6 +69,11 @@ class LeaseTests(TestCase):
         self.assertEqual((self.fleet.count, self.followed), (0, [1, 0]))
         self.book.end(SESSION, EndReason.TERMINATED, None)
         self.assertEqual(self.holder.told, [])
+
+    def test_where_nothing_was_due_nothing_follows_from_its_beginning(self) -> None:
+        self.fleet.effects.clear()
+        self.book.begin(claims(), self.holder).release()
+        self.assertEqual(self.followed, [0])
 
     def test_suspended_it_does_not_count_and_its_holder_is_still_told(self) -> None:
         lease = self.book.begin(claims(), self.holder)

@@ -130,15 +130,22 @@ class Fleet(StartCalls, SessionCalls, PlainCalls):
         except KeyError:
             raise self.ledgers.why(container, session) from None
 
-    def finish(self, now: float, container: ContainerId, session: Session, idle_for: float = 0.0) -> None:
-        """The request is over, since `idle_for` seconds. A no-op when the session has ended meanwhile."""
-        if now >= self.wake_at:
+    def finish(self, now: float, container: ContainerId, session: Session, idle_for: float = 0.0) -> bool:
+        """The request is over, since `idle_for` seconds. A no-op when the session has ended meanwhile.
+
+        Returns whether something may follow from it: there are effects, or time alone changes something earlier.
+        """
+        follows = now >= self.wake_at
+        if follows:
             self._catch_up(now)
         ledger = self.ledgers.by_container.get(container)
         if ledger is not None and ledger.finish(now - idle_for, session):
             self.wake_at = min(self.wake_at, ledger.expected_at)
+            follows = True
         if self.mail:
             self.settle(now)
+            follows = True
+        return follows
 
     def position(self, waiter: WaiterId) -> tuple[int, Start] | None:
         """(place in the queue, its start) of a client that waits; None once decided."""

@@ -33,8 +33,8 @@ class SessionCalls:
         """Put a request in flight. Raises `SessionEnded` with the reason."""
         raise AssertionError("the fleet's own")
 
-    def finish(self, now: float, container: ContainerId, session: Session) -> None:
-        """The request is over. A no-op when the session has ended meanwhile."""
+    def finish(self, now: float, container: ContainerId, session: Session) -> bool:
+        """The request is over. A no-op when the session has ended meanwhile. Whether something may follow from it."""
         raise AssertionError("the fleet's own")
 
     def _catch_up(self, now: float) -> None:

@@ -72,12 +72,12 @@ class Client:
         "_moved_at",
         "_paused",
         "_searched",
-        "_served",
         "_state",
         "context",
         "deadline",
         "peer",
         "secure",
+        "served",
         "transport",
     )
 
@@ -96,7 +96,7 @@ class Client:
         self._fields: PlainFields | None = None  # of the last request that was plain
         self._body: Body | None = None
         self._chunked = False
-        self._served: Served | None = None
+        self.served: Served | None = None  #: does the request that `gate.admit` was called with; it says so itself
         self._keep = False  # the connection goes on after the answer that is being flushed
         self._farewell: Callable[[bytes], bool] | None = None  # whether these bytes hold the client's last word
         self._fin = False  # the client has shut its sending side
@@ -173,7 +173,7 @@ class Client:
     def _half_closed(self, reset: bool) -> None:
         """No more comes from the client: what becomes of its request. `reset`: no earlier answer is on its way, to be lost."""
         state = self._state
-        served = self._served
+        served = self.served
         if state is _IDLE or state is _HEAD:
             self._end(linger=False)
         elif state is _ENDING:
@@ -195,7 +195,7 @@ class Client:
         self.deadline = NEVER
         self.context.sweep.discard(self)
         self.context.doors.left(self.peer.address)
-        served, self._served = self._served, None
+        served, self.served = self.served, None
         if served is not None:
             served.client_gone()
         self._flush.forget()
@@ -239,8 +239,8 @@ class Client:
             self._state = _FLUSHING
             self._keep = True
             self._due = NEVER
-            served = self._served
-            self._served = None
+            served = self.served
+            self.served = None
             if served is not None:
                 served.flushed()
             if self._state is _FLUSHING:
@@ -269,7 +269,7 @@ class Client:
     def break_off(self, visible: bool) -> None:
         """The answer cannot go on. `visible`: its bytes show that they are not all; else only a reset can tell."""
         self._keep = False
-        self._served = None
+        self.served = None
         self._body = None
         self._become(_FLUSHING)
         self.deadline = self._due = self.context.reactor.seconds() + self._limits.close_timeout
@@ -279,7 +279,7 @@ class Client:
 
     def flushed(self, linger: bool, reset: bool) -> None:
         """The transport's buffer is empty. Called by the flush watch only."""
-        served, self._served = self._served, None
+        served, self.served = self.served, None
         if served is not None:
             served.flushed()
         if self._state is not _FLUSHING:
@@ -335,7 +335,7 @@ class Client:
     def _leave(self, reset: bool = True) -> None:
         """The client is gone, though its transport may not know. Without a reset what was written still goes out."""
         self.context.turn.write_all()  # an answer that has come is not lost
-        served, self._served = self._served, None
+        served, self.served = self.served, None
         self._flush.stop()
         if self._state is not _ENDING:
             self._become(_ENDING)
@@ -364,10 +364,10 @@ class Client:
         else:
             if self._due <= now:
                 self._due = NEVER
-                if self._served is None:  # a broken answer's last bytes
+                if self.served is None:  # a broken answer's last bytes
                     self._leave()
                 else:
-                    self._served.overdue(now)
+                    self.served.overdue(now)
             if self._floor_at <= now:
                 self._look_at_rate(now)
             if self._state is state:
@@ -392,7 +392,7 @@ class Client:
             self._floor_bytes = 0
 
     def _look_at_rate(self, now: float) -> None:
-        served = self._served
+        served = self.served
         if self._state is not _BODY or self._body is None or served is None:
             self._floor_at = NEVER
         elif self._floor_bytes < self._limits.min_body_rate * FLOOR_WINDOW:
@@ -404,7 +404,7 @@ class Client:
             self._floor_bytes = ENOUGH if self._paused else 0
 
     def _has_stopped_taking(self, now: float) -> bool:
-        served = self._served
+        served = self.served
         timeout = None if served is None else served.half_close_timeout
         taken = kernel.bytes_taken(self.transport)
         if taken != self._acked:

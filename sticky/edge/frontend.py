@@ -54,21 +54,24 @@ class Frontend(Client):
     def dataReceived(self, data: bytes) -> None:
         state = self._state
         if state is _IDLE and not self._buffer:
+            context = self.context
             if self._fields is None:
-                self._fields = self.context.fields.get((self.peer.address, self.secure))
-            found = self.context.plain.request(data, self._fields)
-            if found is not None and found[1] == len(data) and not found[0].length:
-                # A whole request without a body, the commonest: what `_read_head` does, without its questions.
-                head = found[0]
-                self._fields = head.plain
-                self.deadline = self._due = NEVER
-                self._head = head
-                self._body = None
-                self._state = _SERVED
-                self.context.gate.admit(self, head, b"")
-                if self._state is _IDLE and self._buffer:
-                    self._next()
-                return
+                self._fields = context.fields.get((self.peer.address, self.secure))
+            found = context.plain.request(data, self._fields)
+            if found is not None:
+                head, end = found
+                fields = head.plain
+                if end == len(data) and not fields.length:
+                    # A whole request without a body, the commonest: what `_read_head` does, without its questions.
+                    self._fields = fields
+                    self.deadline = self._due = NEVER
+                    self._head = head
+                    self._body = None
+                    self._state = _SERVED
+                    context.gate.admit(self, head, b"")
+                    if self._state is _IDLE and self._buffer:
+                        self._next()
+                    return
         if state is _IDLE or state is _HEAD:
             self._read_head(self._buffer + data if self._buffer else data)
             if self._state is _IDLE and self._buffer:
@@ -151,7 +154,7 @@ class Frontend(Client):
 
     def _read_body(self, data: bytes) -> None:
         scanner = self._body
-        served = self._served
+        served = self.served
         if scanner is None or served is None:  # nobody reads it (`ignore_body`)
             return
         self._floor_bytes += len(data)
@@ -207,21 +210,17 @@ class Frontend(Client):
 
     def _hold_back(self) -> None:
         # Where a FIN means that the client left, it must be seen: whoever floods us meanwhile has to go.
-        if self._served is not None and self._served.half_close_timeout is None:
+        if self.served is not None and self.served.half_close_timeout is None:
             self._leave()
         else:
             self.pauseProducing()
 
     # --- what `Served` asks for
 
-    def serve(self, served: Served) -> None:
-        """This is who does the request that `gate.admit` was called with."""
-        self._served = served
-
     def replace(self, served: Served, by: Served) -> None:
         """Another one goes on with the request. A no-op where nobody serves it any more."""
-        if self._served is served:
-            self._served = by
+        if self.served is served:
+            self.served = by
 
     @property
     def request_complete(self) -> bool:
@@ -256,7 +255,7 @@ class Frontend(Client):
         self._become(_TAKEN)
         self.context.sweep.discard(self)
         self._flush.forget()
-        self._served = self._fields = self.straight = None
+        self.served = self._fields = self.straight = None
         self.resumeProducing()
         early, self._buffer = self._buffer, b""
         return early

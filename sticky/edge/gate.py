@@ -51,8 +51,10 @@ class Gate:
         context = self._context
         site: Site | None = None
         credential: Credential | None = None
+        plain = head.plain if type(head) is PlainHead else None
         try:
-            site = self._hosts.get(head.host) or self._site(front, head.host)
+            host = head.host if plain is None else plain.host
+            site = self._hosts.get(host) or self._site(front, host)
             answer = preflight_answer(head, site) if site.allowed_origins else None
             if answer is None:
                 if head.target.startswith(context.names.control) and not self._is_call_of_session(
@@ -60,7 +62,12 @@ class Gate:
                 ):
                     return
                 if site.sessioned:
-                    credential = self._credential(head, site)
+                    if plain is None or site.insecure_cookie:
+                        credential = find_credential(head, context.names, insecure_cookie=site.insecure_cookie)
+                    else:
+                        credential = plain.credential
+                    if credential is None:
+                        raise errors.NoCredential(self._lacking(head))
                     if self._suspects:
                         self._check_suspect(front, head, credential.token)
                     claims: Claims | Visit = context.verifier.verify(credential.token, context.wall())
@@ -68,7 +75,7 @@ class Gate:
                         raise errors.WrongServer
                     if credential.source is _QUERY:
                         answer = self._redirect(front, head, site, credential)
-                    elif credential.source is _COOKIE and (head.websocket or head.method not in SAFE):
+                    elif credential.source is _COOKIE and (head.method not in SAFE or head.websocket):
                         self._check_origin(head, site)
                 else:
                     claims = self._visit(front, head, site)
@@ -80,14 +87,13 @@ class Gate:
         if answer is not None:
             self._answer(front, head, site, answer)
             return
-        if type(head) is PlainHead and not head.length and head.method in STRAIGHT:
-            straight = front.straight
-            if straight is None:
-                straight = front.straight = Straight(front)
-            straight.begin(head, site, credential, claims)
+        if plain is not None and not plain.length and head.method in STRAIGHT:
+            if TYPE_CHECKING:
+                assert isinstance(head, PlainHead)
+            (front.straight or Straight(front)).begin(head, site, credential, claims)
             return
         exchange = Exchange(front, head, site, credential, first)
-        front.serve(exchange)
+        front.served = exchange
         exchange.begin(claims)
 
     # --- the rules, in order
@@ -104,15 +110,6 @@ class Gate:
             self._hosts.clear()
         self._hosts[host] = site
         return site
-
-    def _credential(self, head: RequestHead, site: Site) -> Credential:
-        if type(head) is PlainHead and not site.insecure_cookie:
-            credential = head.plain.credential
-        else:
-            credential = find_credential(head, self._context.names, insecure_cookie=site.insecure_cookie)
-        if credential is None:
-            raise errors.NoCredential(self._lacking(head))
-        return credential
 
     def _lacking(self, head: RequestHead) -> str:
         """What is said to whoever shows no session token where one is looked for."""
@@ -181,7 +178,7 @@ class Gate:
         names = self._context.names
         if not is_call(head, site, names):
             call = ControlCall(front, head, site)
-            front.serve(call)
+            front.served = call
             call.start(self._control_request(front, head, site))
             return False
         if head.method != b"POST":
@@ -189,7 +186,7 @@ class Gate:
         if has_session(head, site, names):
             return True
         fresh = FreshCall(front, head, site, first, self._control_request(front, head, site))
-        front.serve(fresh)
+        front.served = fresh
         fresh.start()
         return False
 

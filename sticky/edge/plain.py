@@ -7,7 +7,7 @@ What is plain here is exactly what `parsing`, `credentials` and `wire` make of i
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import attrs
 
@@ -44,19 +44,44 @@ class PlainFields:
         self.session = session
 
 
-@attrs.define(repr=False)
 class PlainHead(RequestHead):
-    """A plain request's head."""
+    """A plain request's head. One is made for each request, so what its fields say stays where it has been found out."""
 
-    plain: PlainFields = attrs.field(eq=False)
+    __slots__ = ("line", "plain")
+
+    minor = 1
+    expects_continue = websocket = wants_trailers = False
+    connection = ()
+
+    def __init__(self, method: bytes, target: bytes, line: bytes, plain: PlainFields) -> None:
+        self.method = method
+        self.target = target
+        self.line = line  #: the request line, without its end
+        self.plain = plain
+
+    @property
+    def host(self) -> bytes:  # type: ignore[override]  # as all of these: never written
+        return self.plain.host
+
+    @property
+    def framing(self) -> Framing:  # type: ignore[override]
+        return self.plain.framing
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        return self.plain.length
+
+    @property
+    def keep_alive(self) -> bool:  # type: ignore[override]
+        return self.plain.keep_alive
+
+    @property
+    def block(self) -> bytes:  # type: ignore[override]
+        return self.plain.block
 
 
-class PlainAnswer(NamedTuple):
-    """A response's head that may go to an HTTP/1.1 client as it is."""
-
-    status: int
-    end: int  #: where the head ends
-    length: int  #: of its body, which ends there
+#: A response's head that may go to an HTTP/1.1 client as it is: its status, where it ends, the length of its body.
+PlainAnswer = tuple[int, int, int]
 
 
 class Reader(Protocol):
@@ -165,28 +190,11 @@ class PurePlain:
         if (
             end > limits.head
             or at > limits.target + 10
-            or self._query in target
+            or target.find(self._query) >= 0  # `in` would first ask whether it is a number, and make an error of that
             or (b"%" in target and b"?" in target and strip_query_token(target, self._names) != target)
         ):
             return None
-        return (
-            PlainHead(
-                method,
-                target,
-                1,
-                fields.host,
-                fields.framing,
-                fields.length,
-                fields.keep_alive,
-                False,
-                False,
-                False,
-                (),
-                fields.block,
-                fields,
-            ),
-            end,
-        )
+        return PlainHead(method, target, buffer[:at], fields), end
 
     def _fields(self, tail: bytes) -> PlainFields | None:
         if _FIELDS.fullmatch(tail) is None:
@@ -287,4 +295,4 @@ class PurePlain:
         length, odd = found[0]
         if odd or LENGTH.fullmatch(length) is None:
             return None
-        return PlainAnswer(int(status), end, int(length))
+        return int(status), end, int(length)

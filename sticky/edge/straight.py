@@ -19,7 +19,7 @@ from sticky.edge.credentials import Credential
 from sticky.edge.plain import PlainHead
 from sticky.edge.relay import Exchange
 from sticky.edge.site import Site
-from sticky.edge.upstream import Upstream
+from sticky.edge.upstream import Pool, Upstream
 from sticky.isticky import ILease, ILeaseHolder, Visit
 from sticky.observe.access import AccessRecord
 
@@ -36,11 +36,13 @@ _new = tuple.__new__  # a third of what calling the record's class costs
 class Straight:
     """A client's requests without bodies, one at a time. What it does not do itself, an `Exchange` goes on with."""
 
-    __slots__ = ("_answered_at", "_bytes_out", "_credential", "_front", "_head", "_lease", "_site", "_started_at", "_status",
+    __slots__ = ("_answered_at", "_bytes_out", "_credential", "_front", "_head", "_lease", "_pool", "_site", "_started_at", "_status",
                  "_upstream", "_waits", "half_close_timeout")  # fmt: skip
 
     def __init__(self, front: Frontend) -> None:
+        front.straight = self
         self._front = front
+        self._pool: Pool | None = None  # that the last request's connection was of
         self._lease: ILease | None = None  # of the request that is served
         self._upstream: Upstream | None = None  # while its answer has not come
         self._waits = False  # the answer, for the end of the turn
@@ -54,7 +56,7 @@ class Straight:
         self._credential = credential
         self.half_close_timeout: float | None = site.half_close_timeout
         self._started_at = started_at = context.seconds()
-        front.serve(self)
+        front.served = self
         try:
             lease = context.routing.begin(claims, self)
         except errors.Refusal as error:
@@ -68,9 +70,12 @@ class Straight:
             return
         if TYPE_CHECKING:
             assert not isinstance(lease, Deferred)
-        pool = context.upstreams.pool(lease.container, lease.address)
+        pool = self._pool
+        if pool is None or pool.container != lease.container or pool.address is not lease.address:
+            self._pool = pool = context.upstreams.pool(lease.container, lease.address)
         upstream = pool.take_at(started_at)
         if upstream is None:
+            self._pool = None  # there may be another one by now
             exchange = self._exchange()
             lease.transfer(exchange)
             exchange.granted(lease)
@@ -82,7 +87,7 @@ class Straight:
         self._lease = lease
         self._upstream = upstream
         upstream.user = self
-        context.turn.write(upstream.transport, b"%b %b HTTP/1.1%b" % (head.method, head.target, plain.ready))
+        context.turn.write(upstream.transport, head.line + plain.ready)
         timeout = site.response_timeout
         if timeout is not None:
             front.expect_by(started_at + timeout)
@@ -101,8 +106,7 @@ class Straight:
         if end + length != size:
             self._exchange().answer_received(data)
             return
-        keep = head.keep_alive
-        if not keep:
+        if not head.plain.keep_alive:
             data = b"%bConnection: close\r\n\r\n%b" % (data[: end - 2], data[end:])
             size = len(data)
         self._answered_at = now = context.seconds()
@@ -119,7 +123,7 @@ class Straight:
         """See `Writer`: the answer is."""
         if self._waits:
             self._waits = False
-            self._front.finish(self._head.keep_alive, True, self._answered_at)
+            self._front.finish(self._head.plain.keep_alive, True, self._answered_at)
 
     def flushed(self) -> None:
         """See `Served`."""

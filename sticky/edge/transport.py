@@ -126,10 +126,12 @@ class Stream:
                 return
             self._queue.append(data)
             self.buffered += len(data)
-        elif data and self._sending is not _SENT and (self.state is _OPEN or self.state is _CLOSING):
+        elif data:
             try:
                 sent = self._send(data)
             except OSError:  # full, or broken: then the reactor meets the same error and tells the protocol in its turn
+                if self._send is _closed:
+                    return
                 sent = 0
             left = len(data) - sent
             if not left:
@@ -311,6 +313,7 @@ class Stream:
 
     def _end_sending(self) -> None:
         self._sending = Sending.ENDED
+        self._send = _closed
         try:
             self._handle.shutdown(socket.SHUT_WR)
         except OSError:  # the connection is gone already, which is told by itself
@@ -359,6 +362,7 @@ class Stream:
         self.stopReading()
         self._stop_writing()
         self._become(_DOOMED)
+        self._send = _closed
         self._reactor.callLater(0, self.connectionLost, reason)
 
     def _become(self, state: StreamState) -> None:

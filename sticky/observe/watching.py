@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, overload
 
@@ -84,11 +85,7 @@ class Requests(Sequence[LogEvent]):
 
     def servers(self) -> dict[str, int]:
         """How many of them went to which Server."""
-        counts: dict[str, int] = {}
-        for _, kept in self._over:
-            server = kept[_SERVER]
-            counts[server] = counts.get(server, 0) + 1
-        return counts
+        return Counter([kept[_SERVER] for _, kept in self._over])
 
 
 class Teller:

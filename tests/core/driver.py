@@ -119,7 +119,9 @@ class FleetDriver(RuleBasedStateMachine):
         core = stay.open.pop()
         if not stay.open:
             stay.last = self.books.now
-        self.fleet.finish(self.books.now, stay.container, core)
+        expected = self.fleet.wake_at
+        follows = self.fleet.finish(self.books.now, stay.container, core)
+        assert follows or (not self.fleet.effects and self.fleet.wake_at == expected), "whoever waits was not told"
         self._do(self.fleet.take)
         assert stay.drains is None or stay.open or session not in self.books.stays
 

@@ -208,15 +208,16 @@ class AnswerTests(TestCase):
     )
     @slow
     def test_what_is_plain_is_clean_and_has_a_length(
-        self, status: bytes, version: bytes, lines: list[bytes], rest: bytes
+        self, code: bytes, version: bytes, lines: list[bytes], rest: bytes
     ) -> None:
-        buffer = b"\r\n".join((b"HTTP/1." + version + b" " + status, *lines, b"", b"")) + rest
+        buffer = b"\r\n".join((b"HTTP/1." + version + b" " + code, *lines, b"", b"")) + rest
         found = self.reader().answer(buffer)
         if found is None:
             return
-        self.assertEqual(find_response_end(buffer, 0, LIMITS), found.end)
-        head = parse_response(buffer[: found.end], b"GET", LIMITS)
-        self.assertEqual((head.status, head.length, head.framing), (found.status, found.length, Framing.LENGTH))
+        status, end, length = found
+        self.assertEqual(find_response_end(buffer, 0, LIMITS), end)
+        head = parse_response(buffer[:end], b"GET", LIMITS)
+        self.assertEqual((head.status, head.length, head.framing), (status, length, Framing.LENGTH))
         self.assertTrue(head.clean and head.keep_alive and not head.connection)
 
     @given(

@@ -8,7 +8,7 @@ move, each in its own time, and what one of them holds stays held.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -53,6 +53,10 @@ class Core:
         for session in sessions:
             self.ledger.restore(clock.seconds() + patience, Session(session, Caller("a"), IDLE, 0.0, 0.0))
 
+    @property
+    def effects(self) -> Sequence[EndSession]:
+        return self.ended
+
     def begin(self, now: float, container: ContainerId, session: SessionId) -> Session:
         self.ledger.expire(now)
         try:
@@ -60,9 +64,10 @@ class Core:
         except KeyError:
             raise errors.SessionEnded from None
 
-    def finish(self, now: float, container: ContainerId, session: Session, idle_for: float = 0.0) -> None:
+    def finish(self, now: float, container: ContainerId, session: Session, idle_for: float = 0.0) -> bool:
         self.ledger.expire(now)
         self.ledger.finish(now - idle_for, session)
+        return True
 
 
 @implementer(ILeaseHolder)
