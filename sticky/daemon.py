@@ -234,9 +234,8 @@ class Daemon(Service):
         self.abandon: Callable[[], None] = lambda: (
             None
         )  #: let go of what threads wait for, since the process waits for them
-        self.left: Callable[[], Coroutine[Any, Any, None]] | None = (
-            None  #: how to end, where another one has replaced it
-        )
+        #: How to end, where another one has replaced it.
+        self.left: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     def privilegedStartService(self) -> None:
         """Take the state directory, then bind, before privileges are dropped. What is in the way ends the process with a line."""

@@ -59,9 +59,8 @@ class SessionView:
     deployment: DeploymentId
     reason: str | None  #: why it drains
     status: SessionStatus
-    cut_left: float | None = (
-        None  #: seconds until what is in flight is cut; None: not by time, but with its container at the latest
-    )
+    #: Seconds until what is in flight is cut; None: not by time, but with its container at the latest.
+    cut_left: float | None = None
 
 
 @attrs.frozen(kw_only=True)

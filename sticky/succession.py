@@ -32,9 +32,8 @@ os.execvp(sys.argv[2], sys.argv[2:])
 """
 
 # What the two say to each other (`workers.frames`).
-TAKE_OVER: Final = (
-    "take_over"  # the new one is ready: {"pid"}; answered when the old one rests: {"proxies": how many will come}
-)
+# The new one is ready: {"pid"}; answered when the old one rests: {"proxies": how many will come}.
+TAKE_OVER: Final = "take_over"
 UP: Final = "up"  # the new one has taken everything up: {"socket", "pid", "version"}; answered: it is in charge
 
 

@@ -42,9 +42,8 @@ class Traffic:
     idle_timeout: float
     seed: int
     spread: float = 0.2  #: start times lie evenly within this share of the average, to both sides
-    window: float = (
-        UNBOUNDED  #: container time is counted up to here; what still runs then is played to its end uncounted
-    )
+    #: Container time is counted up to here; what still runs then is played to its end uncounted.
+    window: float = UNBOUNDED
 
     @property
     def shortest_start(self) -> float:

@@ -18,9 +18,8 @@ from sticky.admin.sockets import LONGEST, find
 from sticky.cli.problems import Problem, Status
 from sticky.sdk.steps import dialled
 
-COMES_WITHIN = (
-    15.0  #: seconds that the socket of a daemon that is there may not be: one starts, or another one takes over
-)
+#: Seconds that the socket of a daemon that is there may not be: one starts, or another one takes over.
+COMES_WITHIN = 15.0
 _AGAIN = 0.1  #: seconds between two attempts
 
 

@@ -289,9 +289,8 @@ def _server(
         raise reading.wrong("directory", f"there is no directory {str(values['directory'])!r}")
     values["env"] = {**values["env"], **values.pop("secrets")}
     if values["max_queue_per_caller"] is None and values["unauthenticated"]:
-        values["max_queue_per_caller"] = (
-            _OF_STRANGERS  # an owner's starts are those of all its users, an address's are not
-        )
+        # An owner's starts are those of all its users, an address's are not.
+        values["max_queue_per_caller"] = _OF_STRANGERS
     single_use = values["sandbox"] is not None
     policy = Policy(**{key: values.pop(key) for key in _POLICY}, single_use=single_use)
     _check_policy(policy, reading)

@@ -5,6 +5,7 @@ possible besides. Where a process has to stay above the program (the first of a 
 these lines; it hands on how the program ended.
 """
 
+import _signal  # type: ignore[import-not-found]  # the built-in part of `signal`, without its enums
 import ctypes
 import os
 
@@ -14,7 +15,8 @@ _AF_INET, _SOCK_DGRAM, _SIOCSIFFLAGS, _IFF_UP = 2, 2, 0x8914, 1
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _SIG_DFL, _SIG_IGN = 0, 1
 _SIGKILL = 9
-#: What the daemon, or the program to its own group, may send: the processes above the program leave it to that.
+#: What the daemon, or the program to its own group, may send: the processes above the program leave it to that. Until the
+#: program is there they are held back (blocked, not ignored), so that a SIGTERM that comes meanwhile is not lost.
 _LEFT_TO_THE_PROGRAM = (1, 2, 3, 10, 12, 14, 15)
 
 
@@ -34,6 +36,9 @@ def apply(libc: ctypes.CDLL, lines: list[tuple[str, str]], before: list[str], af
     """
     guarded = False
     wrap = [value for word, value in lines if word == "wrap"]
+    held = bool(wrap) or any(word in ("pid_namespace", "inside") for word, _ in lines)
+    if held:
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _LEFT_TO_THE_PROGRAM)
     inner: list[str] = []
     for word, value in lines:
         if word == "network":
@@ -44,25 +49,46 @@ def apply(libc: ctypes.CDLL, lines: list[tuple[str, str]], before: list[str], af
         elif wrap and word in ("rlimit", "user", "inside"):
             inner.append(f"{word} {value}")
         elif word == "inside":
-            _let_signals(libc, _SIG_DFL)
+            _hear_of(os.getppid())
             guarded = True
         elif word == "rlimit":
             _rlimit(value)
         elif word == "user":
             _user(libc, value)
     if wrap:
-        _let_signals(libc, _SIG_IGN)
         os.set_inheritable(3, True)
         try:
             os.execv(wrap[0], [*wrap, "--", *before, "\n".join(["inside yes", *inner]), *after])
         except OSError as error:
             raise Failed("bubblewrap", error.errno) from None
+    if held:
+        _let_signals(libc, _SIG_DFL)
     return guarded
 
 
 def _let_signals(libc: ctypes.CDLL, how: int) -> None:
     for number in _LEFT_TO_THE_PROGRAM:
         libc.signal(number, ctypes.c_void_p(how))
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _LEFT_TO_THE_PROGRAM)
+
+
+def _leave_signals_to(libc: ctypes.CDLL, child: int) -> None:
+    """What came before the child was there is for it; what comes from now on it gets itself, being of the same group."""
+    for number in _signal.sigpending() & {*_LEFT_TO_THE_PROGRAM}:
+        os.kill(child, number)
+    _let_signals(libc, _SIG_IGN)
+
+
+def _hear_of(above: int) -> None:
+    """What came to the process that made the file system, before it had us."""
+    try:
+        with open(f"/proc/{above}/status", "rb") as status:
+            waiting = [int(line[7:], 16) for line in status if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+    except OSError:  # it ended, and so shall we
+        return
+    for number in _LEFT_TO_THE_PROGRAM:
+        if any(mask >> (number - 1) & 1 for mask in waiting):
+            os.kill(os.getpid(), number)
 
 
 def _check(result: int, step: str) -> int:
@@ -109,8 +135,10 @@ def _pid_namespace(libc: ctypes.CDLL) -> None:
     """Returns in the program. Above it are the first process of the namespace, and this one, which stays the daemon's child."""
     _check(libc.unshare(_CLONE_NEWPID), "pid_namespace")
     ended, tell = os.pipe()
-    if os.fork():
+    first = os.fork()
+    if first:
         os.close(tell)
+        _leave_signals_to(libc, first)
         _stay_above(libc, ended)
     os.close(ended)
     libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
@@ -121,8 +149,8 @@ def _pid_namespace(libc: ctypes.CDLL) -> None:
     if program == 0:
         os.close(tell)
         return
+    _leave_signals_to(libc, program)
     _let_go(tell)
-    _let_signals(libc, _SIG_IGN)
     while True:  # whoever has no parent any more is ours to reap
         pid, status = os.wait()
         if pid == program:
@@ -133,7 +161,6 @@ def _pid_namespace(libc: ctypes.CDLL) -> None:
 def _stay_above(libc: ctypes.CDLL, ended: int) -> None:
     """Wait, and end as the program did. Never returns."""
     _let_go(ended)
-    _let_signals(libc, _SIG_IGN)
     status = int(os.read(ended, 16) or b"9")  # nothing: the first process was killed
     os.wait()
     if os.WIFSIGNALED(status):

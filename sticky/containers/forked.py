@@ -28,9 +28,8 @@ from sticky.core.values import ContainerId, ServerName
 from sticky.isticky import Address, ContainerSpec, Snapshot, UNIXAddress
 
 BACKLOG = 64  #: connections that wait until a sandbox takes them
-TOLD_WITHIN = (
-    10.0  #: seconds after a child's end in which its fork server may say how it was: it gets little of a busy machine
-)
+#: Seconds after a child's end in which its fork server may say how it was: it gets little of a busy machine.
+TOLD_WITHIN = 10.0
 ASK_AGAIN = 0.1  #: seconds between two looks whether there still is one that may say it
 
 

@@ -31,9 +31,8 @@ class RelayRules:
     max_message_size: int = 1 << 24  #: in "messages" only, after decompression; above it 1009
     ping_interval: float = 30.0  #: between two pings to one client; 0: none
     ping_timeout: float = 20.0  #: for a sign of life after a ping
-    silent_timeout: float | None = (
-        None  #: without a data frame for so long it does not count as in flight; None: always
-    )
+    #: Without a data frame for so long it does not count as in flight; None: always.
+    silent_timeout: float | None = None
 
 
 @attrs.frozen

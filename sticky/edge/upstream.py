@@ -190,9 +190,8 @@ class Dial(ClientFactory):
 
     def __init__(self, pool: Pool, user: UpstreamUser, fresh: bool) -> None:
         self._pool = pool
-        self._user: UpstreamUser | None = (
-            user  # given up when told: the transport keeps this factory for its whole life
-        )
+        # Given up when told: the transport keeps this factory for its whole life.
+        self._user: UpstreamUser | None = user
         self._connector: IConnector | None = None
         self.fresh = fresh  #: a connection that another request used will not do
         self.state = DialState.QUEUED

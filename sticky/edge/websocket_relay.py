@@ -28,9 +28,8 @@ _log = Logger()
 
 #: What a peer did, by the code that says so (RFC 6455, 7.4.1).
 BROKEN = {1002: "protocol_error", 1007: "invalid_payload", 1009: "message_too_big"}
-SILENT_CHECKS = (
-    8  #: in a silent timeout: a WebSocket is found silent a quarter of it late at most, by these and the clock's steps
-)
+#: In a silent timeout: a WebSocket is found silent a quarter of it late at most, by these and the clock's steps.
+SILENT_CHECKS = 8
 HEARD, UNCOUNTED = 0, -1  # of a relay's silence, else the number of checks since it began
 
 

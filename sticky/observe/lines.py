@@ -38,9 +38,8 @@ class Lines:
         self._looked_at = 0.0
         self._said_at = -SAY_EVERY
         self._rest = b""  # what a slow reader has not taken of the last batch: a line may be cut there
-        self._unsaid = (
-            0  # batches dropped that nobody has been told of; said when there is room, for the log may go there too
-        )
+        # Batches dropped that nobody has been told of; said when there is room, for the log may go there too.
+        self._unsaid = 0
         self._regular_fd = -1  # the descriptor that was looked at last
         self._regular = False
         self._log = Logger(namespace="sticky.access")

@@ -139,9 +139,8 @@ class Interpreter:
                 self._running = None
             return
         if call.request is not None:
-            self._answers[call.request] = (
-                None  # until it has finished, a second one is told that the outcome is not known
-            )
+            # Until it has finished, a second one is told that the outcome is not known.
+            self._answers[call.request] = None
             while len(self._answers) > REMEMBERED:
                 self._answers.popitem(last=False)
         watch = None

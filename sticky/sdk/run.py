@@ -25,9 +25,8 @@ from sticky.sdk.daemon import URL_FILE
 from sticky.sdk.exception import ConnectionError, InvalidError
 from sticky.sdk.loading import load_app, split_target
 
-START_LIMIT = (
-    60.0  #: seconds for the daemon to listen; it asks a child of its own to import the app first (30 s at most)
-)
+#: Seconds for the daemon to listen; it asks a child of its own to import the app first (30 s at most).
+START_LIMIT = 60.0
 _POLL = 0.02  #: seconds
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-VERSION: Final = (
-    1  #: of the protocol; a proxy offers those that it speaks, the daemon takes the highest that it speaks too
-)
+#: Of the protocol; a proxy offers those that it speaks, the daemon takes the highest that it speaks too.
+VERSION: Final = 1
 
-KEEP: Final = (
-    1.0  #: seconds after the last request that a proxy keeps a lease at most (semantics.md, Workers and wardens)
-)
+#: Seconds after the last request that a proxy keeps a lease at most (semantics.md, Workers and wardens).
+KEEP: Final = 1.0
 SILENCE: Final = 1.0  #: seconds in which a proxy must be heard of when it has been told something
 STARVED: Final = 5.0  #: the same for one whose process works, and only gets too little of the processor
 REPORT: Final = 1.0  #: seconds between two reports of a proxy

@@ -22,9 +22,8 @@ from sticky.workers import messages
 from sticky.workers.proxies import Member, Proxies
 
 FIRST_FD = 3  #: of the listening sockets in a worker
-HELLO_WITHIN = (
-    30.0  #: seconds from its start to its hello; twice as many each time that they were too few, up to the next
-)
+#: Seconds from its start to its hello; twice as many each time that they were too few, up to the next.
+HELLO_WITHIN = 30.0
 HELLO_WITHIN_AT_MOST = 480.0  #: on a machine that slow, to begin again is what keeps it from ever coming up
 HEALTHY_AFTER = 10.0  #: seconds of life after which an end is no sign of a fault that comes again
 SOONEST, LATEST = 0.05, 10.0  #: seconds between an end and the next start

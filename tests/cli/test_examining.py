@@ -9,6 +9,7 @@ import resource
 import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from cryptography import x509
@@ -23,11 +24,20 @@ from sticky.containers.cgroups import Cgroups
 from sticky.containers.hierarchies import Hierarchy
 from tests.cli.daemon import CommandCase
 
+NOBODYS = 2**22 + 1  #: the first number that no process can have
+
 
 class DoctorTests(CommandCase):
     def setUp(self) -> None:
         super().setUp()
         self.folder.chmod(0o700)
+
+    def status(self) -> dict[str, Any]:
+        """Of containers whose numbers no other process of the machine has."""
+        said = super().status()
+        for one in said["servers"][0]["containers"]:
+            one["pid"] = NOBODYS
+        return said
 
     def found(self, *arguments: str, status: int = 0) -> dict[str, list[str]]:
         """Grades by what was looked at, of what was found last."""
@@ -199,7 +209,7 @@ class DoctorTests(CommandCase):
         body = self.status()
         for one in body["servers"][0]["containers"]:
             one["pid"] = os.getpid()
-        body["servers"][0]["containers"].append({**body["servers"][0]["containers"][0], "pid": 2**22 + 1})
+        body["servers"][0]["containers"].append({**body["servers"][0]["containers"][0], "pid": NOBODYS})
         self.replies["GET /v1/status"].body = body
         self.found()
         (said,) = [one for one in json.loads(self.captured.out) if one["what"] == "containers"]

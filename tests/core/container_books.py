@@ -37,9 +37,8 @@ class ContainerBooks(TurnBooks):
         self.stopping = False
         self.spawned: list[Box] = []
         self.closed: list[tuple[Box, float]] = []  #: by scaling in this step, and since when they had been empty
-        self.excess = (
-            FOREVER  #: containers beyond the maximum that are there since it was lowered, or an earlier one came back
-        )
+        #: Containers beyond the maximum that are there since it was lowered, or an earlier one came back.
+        self.excess = FOREVER
         self._births = 0
 
     def ours(self) -> list[Box]:

@@ -29,9 +29,8 @@ class Kind(Enum):
     """What a test does with a block."""
 
     PLAIN = "plain"  #: what its language asks for
-    TERMINAL = (
-        "terminal"  #: goes on while the page does, like a command in another terminal; the argument: a port it opens
-    )
+    #: Goes on while the page does, like a command in another terminal; the argument: a port it opens.
+    TERMINAL = "terminal"
     FRAGMENT = "fragment"  #: is not run by itself; the argument says why
     PART = "part"  #: its lines stand in that file of the source, in this order
     SAME = "same"  #: it is that file of the source, and otherwise plain

@@ -20,9 +20,8 @@ TRIES_FOR = 180.0  #: seconds that a client goes on with one thing
 WAITS_FOR = 30.0  #: seconds for one answer; a start may wait in the queue for 60
 PAUSE, LONGEST_PAUSE = 0.2, 2.0  #: seconds between two tries: doubles from the first to the second, as good clients do
 HASTE = 0.05  #: seconds between two tries of the one who measures
-MOST = (
-    150  #: clients at once: twice as many as 50 starts a second need, a quarter of the sessions that there is room for
-)
+#: Clients at once: twice as many as 50 starts a second need, a quarter of the sessions that there is room for.
+MOST = 150
 CATCHES_UP = 1.0  #: seconds of arrivals that are made up for when this process was late
 _NETWORK = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 _CUT = (*_NETWORK, aiohttp.WSMessageTypeError)  #: also a Close where a message was expected

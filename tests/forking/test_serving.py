@@ -6,14 +6,11 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-
-from twisted.trial.unittest import SynchronousTestCase
 
 from benchmarks.looking import private
+from tests.forking.forking_case import ForkingCase
 from tests.integration.running_daemon import until
 
 SIZE = 3 << 20
@@ -30,26 +27,9 @@ Control().serve(lambda: None, begin)
 ASKED = {"env": {"STICKY_CONTAINER_ID": "ct-1111"}, "directory": "/", "cgroups": [], "rlimits": {}}
 
 
-class LessonTests(SynchronousTestCase):
+class LessonTests(ForkingCase):
     def setUp(self) -> None:
-        self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.addCleanup(self.ours.close)
-        self.ours.settimeout(60)
-        with theirs:
-            env = {**os.environ, "STICKY_CONTAINER_ID": "ct-0000"}
-            process = subprocess.Popen([sys.executable, "-c", WRITES], stdin=theirs.fileno(), env=env)
-        self.addCleanup(process.wait, 60)
-        self.addCleanup(self.ours.close)  # that is how it hears that the daemon is gone
-        self.assertEqual(self.said(), {"warm": True})
-
-    def said(self) -> Any:
-        return json.loads(self.ours.recv(1 << 17))
-
-    def forked(self) -> tuple[int, socket.socket]:
-        """A fork that waits to be told what it is, and where it is told."""
-        self.ours.send(b"{}")
-        message, descriptors, _, _ = socket.recv_fds(self.ours, 1 << 17, 1)
-        return int(json.loads(message)["pid"]), socket.socket(fileno=descriptors[0])
+        self.begin(sys.executable, "-c", WRITES)
 
     def begun(self) -> int:
         """One that has been told, and has written to the table."""

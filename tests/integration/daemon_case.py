@@ -6,9 +6,12 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import requests
 from twisted.trial.unittest import SynchronousTestCase
@@ -24,6 +27,18 @@ PYTHON = sys.executable
 COMMAND_WITHIN = 120.0  #: seconds
 COOKIE = "__Host-modal-session-token"
 ECHO = f"{json.dumps([PYTHON, str(APPS / 'echo_ws.py'), '{port}'])}"
+
+
+def marked(ours: Callable[[Path], bool]) -> list[int]:
+    """Processes that have a container's mark in their environment; `ours` is asked of each process's folder in /proc."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and ours(entry) and b"STICKY_CONTAINER_ID=" in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:  # gone meanwhile
+            continue
+    return found
 
 
 def server(name: str, command: str, **settings: object) -> str:
@@ -80,26 +95,22 @@ class DaemonCase(SynchronousTestCase):
         fields = {"Authorization": f"Bearer {self.bearer}", "x-modal-server-session-token": token}
         return self.http.post(f"{self.url}/_modal/sessions/terminate", headers=fields, timeout=30)
 
-    def websocket(self, token: str, **options: object) -> ClientConnection:
-        headers = {"Modal-Authorization": f"Bearer {token}"}
+    def websocket(self, token: str, host: str | None = None, **options: Any) -> ClientConnection:
+        """`host`: by whose name it asks, which leads here in tests alone."""
+        url = self.url.replace("http", "ws") + "/ws"
+        if host is not None:
+            port = int(self.url.rpartition(":")[2])
+            url = f"ws://{host}:{port}/ws"
+            options["sock"] = socket.create_connection(("127.0.0.1", port))
         opened: ClientConnection = connect(
-            self.url.replace("http", "ws") + "/ws", additional_headers=headers, **options
-        )  # type: ignore[call-overload]
+            url, additional_headers={"Modal-Authorization": f"Bearer {token}"}, **options
+        )
         self.addCleanup(opened.close)
         return opened
 
     def children(self) -> list[int]:
         """Whatever has a container's mark in its environment and works in this daemon's folder."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                if not entry.name.isdigit() or (entry / "cwd").readlink() != self.folder:
-                    continue
-                if b"STICKY_CONTAINER_ID=" in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:  # gone meanwhile
-                continue
-        return found
+        return marked(lambda process: (process / "cwd").readlink() == self.folder)
 
     def kill_children(self) -> None:
         """Containers survive a daemon that is killed, but not a test."""

@@ -29,9 +29,8 @@ PRELOADED = (
     "twisted.scripts.twistd",
 )
 MOST = 1 << 20  #: bytes of a request, which has an environment in it
-STANDARD = (
-    3  #: the descriptors of a request: these, that which its end is written to, and those that keep their numbers
-)
+#: The descriptors of a request: these, that which its end is written to, and those that keep their numbers.
+STANDARD = 3
 
 
 def preload() -> None:

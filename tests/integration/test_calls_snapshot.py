@@ -11,12 +11,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
-
-from twisted.trial.unittest import SynchronousTestCase
 
 import sticky
 from sticky import exception
+from tests.forking.forking_case import ForkingCase
 from tests.integration.calls_case import CallsCase
 from tests.integration.children import alive
 from tests.integration.running_daemon import until
@@ -205,31 +203,14 @@ class PreimportTests(CallsCase):
         self.assertEqual([name for name in open_files().values() if name.endswith("leaving_module.py")], [])
 
 
-class ForkServerTests(SynchronousTestCase):
+class ForkServerTests(ForkingCase):
     """A fork server by itself, asked as the daemon asks."""
 
     def setUp(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.folder)
-        self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.addCleanup(self.ours.close)
-        self.ours.settimeout(60)
-        with theirs, open(self.folder / "log", "wb") as self.log:
-            command = [sys.executable, "-m", "sticky.sandbox.forkserver"]
-            env = {**os.environ, "STICKY_CONTAINER_ID": "ct-0000"}
-            self.process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=self.log, stderr=self.log, env=env)
-        self.addCleanup(self.process.wait, 60)
-        self.addCleanup(self.ours.close)  # that is how it hears that the daemon is gone
-        self.assertEqual(self.said(), {"warm": True})
-
-    def said(self) -> Any:
-        return json.loads(self.ours.recv(1 << 17))
-
-    def forked(self) -> tuple[int, socket.socket]:
-        """A fork that waits to be told what it is, and where it is told."""
-        self.ours.send(b"{}")
-        message, descriptors, _, _ = socket.recv_fds(self.ours, 1 << 17, 1)
-        return int(json.loads(message)["pid"]), socket.socket(fileno=descriptors[0])
+        with open(self.folder / "log", "wb") as self.log:
+            self.begin(sys.executable, "-m", "sticky.sandbox.forkserver", log=self.log)
 
     def fork(self, name: str) -> int:
         """A sandbox whose door is the socket of this name."""

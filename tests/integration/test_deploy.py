@@ -10,11 +10,10 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from socket import create_connection
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import ClientConnection
 
 from sticky.cli.problems import Status
 from tests.integration.daemon_case import APPS, ECHO, PYTHON, DaemonCase, server
@@ -40,15 +39,9 @@ class DeployCase(DaemonCase):
         self.assertEqual(answer.status_code, 200, answer.text)
         return answer.text
 
-    def opened(self, token: str, host: str = "127.0.0.1") -> tuple[ClientConnection, str]:
+    def opened(self, token: str, host: str | None = None) -> tuple[ClientConnection, str]:
         """A WebSocket, and the container that it is with."""
-        port = int(self.url.rpartition(":")[2])
-        opened = connect(
-            f"ws://{host}:{port}/ws",
-            additional_headers={"Modal-Authorization": f"Bearer {token}"},
-            sock=create_connection(("127.0.0.1", port)),
-        )
-        self.addCleanup(opened.close)
+        opened = self.websocket(token, host)
         return opened, str(opened.recv(timeout=60))
 
     def echoes(self, socket: ClientConnection, text: str) -> None:

@@ -6,10 +6,10 @@ import json
 import os
 import signal
 from pathlib import Path
-from socket import create_connection, socket
+from socket import socket
 
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import ClientConnection
 
 from sticky.cli.client import Admin
 from tests.integration.daemon_case import APPS, PYTHON, DaemonCase, server
@@ -27,16 +27,6 @@ class HealthTests(DaemonCase):
     def admin(self) -> Admin:
         return Admin(self.folder / "state")
 
-    def opened(self, host: str, token: str) -> ClientConnection:
-        port = int(self.url.rpartition(":")[2])
-        opened = connect(
-            f"ws://{host}:{port}/ws",
-            additional_headers={"Modal-Authorization": f"Bearer {token}"},
-            sock=create_connection(("127.0.0.1", port)),
-        )
-        self.addCleanup(opened.close)
-        return opened
-
     def closed(self, opened: ClientConnection) -> None:
         with self.assertRaises(ConnectionClosed) as caught:
             opened.recv(timeout=60)
@@ -47,7 +37,7 @@ class HealthTests(DaemonCase):
         deaf, stopped = "deaf.localhost", "stopped.localhost"
         self.serve(server("deaf", DEAF, min_containers=1, hosts=[deaf]) + server("stopped", DEAF, hosts=[stopped]))
         tokens = {host: self.token(host) for host in (deaf, stopped)}
-        opened = {host: self.opened(host, token) for host, token in tokens.items()}
+        opened = {host: self.websocket(token, host) for host, token in tokens.items()}
         pids = {host: int(one.recv(timeout=60)) for host, one in opened.items()}
         os.kill(pids[deaf], signal.SIGUSR1)
         os.kill(pids[stopped], signal.SIGSTOP)  # the kernel takes connections for it all the same
@@ -63,7 +53,7 @@ class HealthTests(DaemonCase):
             refused = self.get(token, Host=host)
             self.assertEqual((refused.status_code, refused.json()["error"]), (410, "container_lost"))
             until("it is killed", lambda host=host: not Path(f"/proc/{pids[host]}").exists())  # type: ignore[misc]
-        replaced = self.opened(deaf, self.token(deaf))
+        replaced = self.websocket(self.token(deaf), deaf)
         self.assertNotEqual(int(replaced.recv(timeout=60)), pids[deaf])
         for one in self.admin().status()["servers"]:
             self.assertEqual([ended["detail"] for ended in one["ended"]], ["unhealthy"])

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 from twisted.internet.task import deferLater
 
 from sticky import networks
+from sticky.containers import confinement
 from sticky.containers.knocking import Knocker, http_status
 from sticky.containers.process import ProcessBackend
 from sticky.isticky import ContainerSpec, TCPAddress, UNIXAddress
@@ -312,6 +315,25 @@ class FileSystemTests(IsolationCase):
         container.terminate()
         exit = await self.exit(container)
         self.assertEqual((exit.status, exit.last_lines[-1]), (7, "bye"))
+
+    async def test_a_sigterm_that_comes_before_the_program_is_there_is_not_lost(self) -> None:
+        waits, there, go = (self.folder / name for name in ("waits", "there", "go"))
+        waits.write_text(
+            f'#!/bin/sh\n>{there}\nuntil [ -e {go} ]; do sleep 0.01; done\nexec {confinement.BUBBLEWRAP} "$@"\n'
+        )
+        waits.chmod(0o755)
+        for more in ({}, {"descendants": "pid_namespace"}):
+            options = {"private_tmp": True, **more}
+            possible(**options)
+            with mock.patch.object(confinement, "bubblewrap", lambda: str(waits)):
+                container = self.run_container(*PYTHON, LISTENS, options=options)
+            await self.until(there.exists)
+            container.terminate()
+            go.touch()
+            exit = await self.exit(container)
+            self.assertEqual((exit.signal, exit.last_lines), (signal.SIGTERM, ()), more)
+            there.unlink()
+            go.unlink()
 
     async def test_a_python_server_says_it_is_ready_and_runs_its_exit_hooks_in_there(self) -> None:
         app = self.folder / "game.py"

@@ -14,9 +14,8 @@ from sticky.cli.examining.findings import Finding, Grade, user_name
 from sticky.containers.census import read
 from sticky.containers.cgroups import Cgroups
 
-ENOUGH_FILES: Final = (
-    16_384  #: open files: two for each request in flight, two for each WebSocket, some for each container
-)
+#: Open files: two for each request in flight, two for each WebSocket, some for each container.
+ENOUGH_FILES: Final = 16_384
 CONTAINER_PORTS: Final = range(20_000, 30_000)  #: where containers listen
 
 
