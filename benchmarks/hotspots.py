@@ -60,7 +60,7 @@ def sampled(proxy: Proxy, kind: str, seconds: int, folder: Path) -> list[tuple[l
     for line in raw.read_text().splitlines():
         stack, _, count = line.rpartition(" ")
         frames = [_short(frame) for frame in stack.split(";")]
-        if not any("threadworker" in frame for frame in frames):  # idle threads of the pool
+        if any("mainLoop" in frame for frame in frames):  # the other threads wait
             stacks.append((frames, int(count)))
     return stacks
 
