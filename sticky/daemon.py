@@ -228,12 +228,10 @@ class Daemon(Service):
         self._watch_hangup = watch_hangup
         self._remember = remember
         self.predecessor: Predecessor | None = None  #: the daemon that this one is to replace, if any
-        self.decide: Callable[[], Deferred[None]] = lambda: succeed(
-            None
-        )  #: fires when it is known whether another one replaces this one
-        self.abandon: Callable[[], None] = lambda: (
-            None
-        )  #: let go of what threads wait for, since the process waits for them
+        #: Fires when it is known whether another one replaces this one.
+        self.decide: Callable[[], Deferred[None]] = lambda: succeed(None)
+        #: Let go of what threads wait for, since the process waits for them.
+        self.abandon: Callable[[], None] = lambda: None
         #: How to end, where another one has replaced it.
         self.left: Callable[[], Coroutine[Any, Any, None]] | None = None
 

@@ -209,9 +209,8 @@ class Deployer:
             deployments.bring(definition, {box.deployment for box in boxes})
             service.deploy(definition.deployment, new.policy, recreate)
         else:
-            deployments.bring(
-                definition, {box.deployment for box in boxes}
-            )  # live settings of its spec, such as the URL
+            # Live settings of its spec, such as the URL.
+            deployments.bring(definition, {box.deployment for box in boxes})
             if old.policy != new.policy:
                 service.change_policy(new.policy)
         kept = sum(len(service.fleet.ledgers[box.id]) for box in older if box.id in capacity.containers)

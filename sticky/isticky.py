@@ -52,9 +52,8 @@ class Visit:
 
     server: ServerName
     key: bytes = attrs.field(repr=False, default=b"")  #: of its affinity; empty: none
-    shown: ControlRequest | None = attrs.field(
-        repr=False, default=None
-    )  #: whoever decides has to let this in; None: it is in
+    #: Whoever decides has to let this in; None: it is in.
+    shown: ControlRequest | None = attrs.field(repr=False, default=None)
     container: ContainerId | None = None  #: where it is in flight already, let in by an earlier daemon
 
 
@@ -390,14 +389,12 @@ class ControlRequest:
     method: bytes
     path: bytes  #: without the query, e.g. b"/_modal/sessions/start"
     query: bytes
-    headers: Sequence[tuple[bytes, bytes]] = attrs.field(
-        repr=False
-    )  #: as sent, in order, names in the client's spelling
+    #: As sent, in order, names in the client's spelling.
+    headers: Sequence[tuple[bytes, bytes]] = attrs.field(repr=False)
     client: str  #: the client's address, after trusted proxies
     origin_allowed: bool  #: no Origin, or this Host's own, or one in allowed_origins
-    session_token: bytes | None = attrs.field(
-        repr=False, default=None
-    )  #: as on a data request: first present credential
+    #: As on a data request: first present credential.
+    session_token: bytes | None = attrs.field(repr=False, default=None)
     named: bool = True  #: whether clients may name their sessions
     session_from_cookie: bool = False  #: that credential is the cookie, which a browser sends unasked: the Origin rule
 

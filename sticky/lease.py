@@ -134,7 +134,7 @@ class Lease:
 class LeaseBook:
     """Who holds what of one Server's sessions.
 
-    `addresses`: of its containers. `follow_up` is called after the fleet has counted, for what may follow from it.
+    `addresses`: of its containers. `follow_up` is called after the fleet has counted, where something may follow from it.
     """
 
     log = Logger()
@@ -151,20 +151,19 @@ class LeaseBook:
         self._seconds = clock.seconds
         self._follow_up = follow_up
         self._leases: dict[SessionId, set[Lease]] = {}
-        self._telling: dict[
-            ContainerId, set[Deferred[None]]
-        ] = {}  # holders who have not acknowledged an end or a drain
+        # Holders who have not acknowledged an end or a drain.
+        self._telling: dict[ContainerId, set[Deferred[None]]] = {}
 
     def begin(self, claims: Claims, holder: ILeaseHolder) -> Lease:
         """See `IRouting`. Synchronous here: the ledger is in this process."""
         container = claims.container
+        address = self._addresses.get(container)
         fleet = self._fleet
         try:
             core = fleet.begin(self._seconds(), container, claims.session)
         finally:
             if fleet.effects:
                 self._follow_up()
-        address = self._addresses.get(container)
         if address is None:  # adopted, and where it listens was never noted: nothing may stay in flight for that
             self._fleet.finish(self._seconds(), container, core)
             self._follow_up()

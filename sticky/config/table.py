@@ -64,9 +64,8 @@ class Setting:
     change: Change
     help: str
     unset: str = attrs.field(kw_only=True, default="")  #: what a default of None means
-    only: tuple[object, ...] = attrs.field(
-        kw_only=True, default=()
-    )  #: what this version can do; empty: all that is allowed
+    #: What this version can do; empty: all that is allowed.
+    only: tuple[object, ...] = attrs.field(kw_only=True, default=())
     secret: bool = attrs.field(kw_only=True, default=False)  #: the raw value never appears in an error
 
 

@@ -73,7 +73,10 @@ def _let_signals(libc: ctypes.CDLL, how: int) -> None:
 
 
 def _leave_signals_to(libc: ctypes.CDLL, child: int) -> None:
-    """What came before the child was there is for it; what comes from now on it gets itself, being of the same group."""
+    """What came before the child was there is for it; what comes later it gets itself, being of the same group.
+
+    What comes in the moment between its fork and this may be told to it twice, which is once as long as it holds signals back.
+    """
     for number in _signal.sigpending() & {*_LEFT_TO_THE_PROGRAM}:
         os.kill(child, number)
     _let_signals(libc, _SIG_IGN)

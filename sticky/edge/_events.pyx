@@ -11,10 +11,10 @@ cdef long _READABLE = select.EPOLLIN
 cdef object _OPEN = StreamState.OPEN
 
 
-def read_ready(list events not None, dict selectables not None, kinds not None, ended not None):
+def read_ready(list events not None, dict selectables not None, kinds not None, first not None, ended not None):
     """See `fast_loop.read_ready`."""
     cdef list others = None, group
-    cdef dict came = {}
+    cdef dict came = {kind: [] for kind in first}
     cdef long event
     for fd, mask in events:
         event = mask

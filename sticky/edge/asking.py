@@ -98,7 +98,7 @@ class Asking(ExchangeEnds, ABC):
             plain = head.plain
             if plain.session != lease.session:
                 plain.get_ready(context.names.session_id, lease.session, front.peer.facts(head))
-            self._container_head = b"%b %b HTTP/1.1%b" % (head.method, head.target, plain.ready)
+            self._container_head = head.line + plain.ready
         else:
             session = None if lease.session == NO_SESSION else lease.session.encode("ascii")
             self._container_head = container_head(head, context.names, front.peer, session)
@@ -139,7 +139,7 @@ class Asking(ExchangeEnds, ABC):
         self._lease = self._leased = lease
         self._upstream = upstream
         self._asked_used = upstream.used
-        self._container_head = b"%b %b HTTP/1.1%b" % (head.method, head.target, head.plain.ready)
+        self._container_head = head.line + head.plain.ready
 
     def answered_already(
         self, started_at: float, lease: ILease, answered_at: float, status: int, bytes_out: int

@@ -334,7 +334,8 @@ class Client:
 
     def _leave(self, reset: bool = True) -> None:
         """The client is gone, though its transport may not know. Without a reset what was written still goes out."""
-        self.context.turn.write_all()  # an answer that has come is not lost
+        self._buffer = b""  # nothing begins any more
+        self.context.turn.write_all()  # an answer that has come goes out before the end
         served, self.served = self.served, None
         self._flush.stop()
         if self._state is not _ENDING:

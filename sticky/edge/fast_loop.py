@@ -1,5 +1,6 @@
-"""A reactor's inner loop without the logging context that Twisted pushes around every event: 6 microseconds a request.
+"""A reactor's inner loop in phases: all that is ready is read, what came is handed on kind by kind, what waited is written.
 
+And without the logging context that Twisted pushes around every event: 6 microseconds a request. Why phases: see `turns`.
 Uses private names of `EPollReactor`. They are looked for before anything is touched (and a test holds them to the installed
 Twisted): on any other reactor nothing changes but speed.
 """
@@ -22,6 +23,7 @@ from sticky.edge.accepting import Acceptor
 from sticky.edge.tcp import TCPStream
 from sticky.edge.transport import PURE, READ_SIZE, Stream, StreamState
 from sticky.edge.turns import Turn
+from sticky.edge.upstream import Dialled, Upstream
 
 compiled: Callable[..., list[tuple[int, int]] | None] | None
 try:
@@ -29,10 +31,15 @@ try:
 except ImportError:  # no compiler where Sticky was installed
     compiled = None
 
+_FAILED_AT_ITS_END = "a connection failed while its end was told"
 _log = Logger(namespace="sticky.edge")
 
 STREAMS = frozenset({Stream, TCPStream})  #: read in phases
 DIRECT = STREAMS | {Acceptor}  #: without ceremony; everything else goes Twisted's own way
+ANSWERING = (
+    Upstream,
+    Dialled,
+)  #: first: bytes that nobody asked for must not meet a request that another one's bytes bring
 MOST = 256  #: events of one turn: what they bring is held together
 _PARTS = {
     "_poller": select.epoll,
@@ -54,17 +61,20 @@ def read_ready(
     events: list[tuple[int, int]],
     selectables: dict[int, Any],
     kinds: Collection[type],
+    first: Collection[type],
     ended: Callable[[Any, Any, bool], object],
 ) -> list[tuple[int, int]] | None:
     """Let each of these kinds of streams read that has nothing but something to read.
 
     Returns the other events, in order; None: there are none. First all are read, then what came is handed to one kind of
     protocol after the other, so that each kind's code is fetched into the caches once (`turns`). What has been read is handed
-    on even if somebody has asked for a pause since. `ended` is told of each that has come to its end: why, and whether its
-    protocol failed.
+    on even if somebody has asked for a pause since.
+
+    `first`: kinds of protocols whose turn is before all others'. `ended` is told of each stream that has come to its end: why,
+    and whether its protocol failed. It must not raise: what came for the others would be lost.
     """
     others = None
-    came: dict[type, list[tuple[Any, bytes]]] = {}
+    came: dict[type, list[tuple[Any, bytes]]] = {kind: [] for kind in first}
     readable = select.EPOLLIN
     find = selectables.get
     for fd, event in events:
@@ -115,10 +125,13 @@ def accelerate(reactor: Any) -> Turn | None:
     stock = reactor.doPoll
     read = read_ready if compiled is None or os.environ.get(PURE) == "1" else compiled
 
-    def ended(selectable: Any, why: Any, failed: bool) -> None:
+    def ended(stream: Any, why: Any, failed: bool) -> None:
         if failed:
             _log.failure("a connection's protocol failed; the connection is closed", Failure(why))
-        disconnect(selectable, why, True)
+        try:
+            disconnect(stream, why, True)
+        except Exception:
+            _log.failure(_FAILED_AT_ITS_END)
 
     def iterate(timeout: float | None) -> None:
         if reactor._poller is not poller or reactor._selectables is not selectables:
@@ -132,7 +145,7 @@ def accelerate(reactor: Any) -> Turn | None:
             raise
         turn.begin()
         try:
-            others = read(events, selectables, STREAMS, ended)
+            others = read(events, selectables, STREAMS, ANSWERING, ended)
         finally:
             turn.end()
         if others is None:
@@ -146,7 +159,7 @@ def accelerate(reactor: Any) -> Turn | None:
                 try:
                     read_or_write(selectable, fd, event)
                 except Exception:
-                    _log.failure("a connection failed while its end was told")
+                    _log.failure(_FAILED_AT_ITS_END)
             else:
                 log.callWithLogger(selectable, read_or_write, selectable, fd, event)
 

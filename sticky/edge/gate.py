@@ -88,9 +88,12 @@ class Gate:
             self._answer(front, head, site, answer)
             return
         if plain is not None and not plain.length and head.method in STRAIGHT:
+            straight = front.straight
+            if straight is None:
+                straight = front.straight = Straight(front)
             if TYPE_CHECKING:
-                assert isinstance(head, PlainHead)
-            (front.straight or Straight(front)).begin(head, site, credential, claims)
+                assert isinstance(head, PlainHead)  # `plain` says so
+            straight.begin(head, site, credential, claims)
             return
         exchange = Exchange(front, head, site, credential, first)
         front.served = exchange
@@ -270,8 +273,7 @@ class Gate:
 
 def tls_name(transport: Any) -> str | None:
     """The host name that the client's TLS handshake asked for (SNI), as `host_name` gives it; None: none, or no TLS here."""
-    secure: Any = (
-        transport if ISSLTransport.providedBy(transport) else None
-    )  # that it has a handle, the interface does not say
+    # Any: that it has a handle, the interface does not say.
+    secure: Any = transport if ISSLTransport.providedBy(transport) else None
     asked = None if secure is None else secure.getHandle().get_servername()
     return None if asked is None else host_name(asked)

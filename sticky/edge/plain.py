@@ -45,7 +45,10 @@ class PlainFields:
 
 
 class PlainHead(RequestHead):
-    """A plain request's head. One is made for each request, so what its fields say stays where it has been found out."""
+    """A plain request's head. One is made for each request, so what its fields say stays where it has been found out.
+
+    The compiled reader fills the same slots without calling `__init__`.
+    """
 
     __slots__ = ("line", "plain")
 

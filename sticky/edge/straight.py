@@ -40,7 +40,6 @@ class Straight:
                  "_upstream", "_waits", "half_close_timeout")  # fmt: skip
 
     def __init__(self, front: Frontend) -> None:
-        front.straight = self
         self._front = front
         self._pool: Pool | None = None  # that the last request's connection was of
         self._lease: ILease | None = None  # of the request that is served
@@ -194,15 +193,15 @@ class Straight:
 
     def overdue(self, now: float) -> None:
         """See `Served`."""
-        if not self._through():
-            self._exchange().overdue(now)
+        self._exchange().overdue(now)  # outside a turn: no answer waits
 
     def _through(self) -> bool:
-        """Whether the request is over now that its answer, if it waited, is written."""
+        """Whether the request is over now that its answer, if it waited, is written. The client's next one may have begun."""
         if not self._waits:
             return False
+        lease = self._lease
         self._front.context.turn.write_all()
-        return self._lease is None
+        return self._lease is not lease
 
     def upstream_lost(self, clean: bool) -> None:
         """See `UpstreamUser`."""

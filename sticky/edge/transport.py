@@ -260,7 +260,7 @@ class Stream:
             self._reactor.removeWriter(self)
 
     def doRead(self) -> Any:
-        """Bytes, or the peer's end, are there."""
+        """Bytes, or the peer's end, are there. From a loop that is not `fast_loop`, and beside other events."""
         try:
             data = self.recv(READ_SIZE)
         except (BlockingIOError, InterruptedError):

@@ -48,24 +48,24 @@ class Turn:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
-        for transport, data, _ in waiting:
+        written = []
+        for transport, data, writer in waiting:
             try:
                 transport.write(data)
+            except Exception:  # the others must not wait for ever
+                _log.failure("a connection could not be written to; it is closed")
+                transport.abortConnection()
+            else:
+                if writer is not None:
+                    written.append((transport, writer))
+        for transport, writer in written:
+            try:
+                writer.written()
             except Exception:
-                _give_up(transport)
-        for transport, _, writer in waiting:
-            if writer is not None:
-                try:
-                    writer.written()
-                except Exception:  # the others' answers must not wait for ever
-                    _give_up(transport)
+                _log.failure("what follows an answer failed; its connection is closed")
+                transport.abortConnection()
 
     def end(self) -> None:
         """The turn is over. A second call is a no-op."""
         self._under_way = False
         self.write_all()
-
-
-def _give_up(transport: Any) -> None:
-    _log.failure("a connection's protocol failed; the connection is closed")
-    transport.abortConnection()

@@ -230,7 +230,7 @@ class Dial(ClientFactory):
             self._connector.disconnect()
 
     def buildProtocol(self, addr: IAddress) -> Upstream:  # type: ignore[override]  # IProtocol is all that Twisted asks
-        return _Dialled(self._pool, self)
+        return Dialled(self._pool, self)
 
     def connected(self, upstream: Upstream) -> None:
         """The connection stands."""
@@ -251,7 +251,7 @@ class Dial(ClientFactory):
         """The protocol hears of it itself."""
 
 
-class _Dialled(Upstream):
+class Dialled(Upstream):
     """A connection that reports to its dial once its transport is there."""
 
     __slots__ = ("_dial",)

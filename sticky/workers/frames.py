@@ -170,9 +170,8 @@ class Link(Protocol):
             if number is None:
                 self.log.failure("what another process told could not be taken in")
                 raise BadMessage(f"{what}: {type(error).__name__}") from error
-            result = (
-                Failure()
-            )  # our own fault, with one question: others that are served over there are not to suffer from it
+            # Our own fault, with one question: others that are served over there are not to suffer from it.
+            result = Failure()
         if number is None:
             return
         if isinstance(result, Deferred):

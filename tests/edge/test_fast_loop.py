@@ -51,6 +51,10 @@ class AnotherTaker(Taker):
     """A protocol of another kind."""
 
 
+class FirstTaker(Taker):
+    """One of the kind that is to be first."""
+
+
 class ReadReadyTests(TestCase):
     read_ready = staticmethod(fast_loop.read_ready)
 
@@ -62,7 +66,7 @@ class ReadReadyTests(TestCase):
         for stream in selectables.values():
             if stream.protocol is None:
                 stream.protocol = Taker(stream, self.taken)
-        return self.read_ready(events, selectables, {Ours}, lambda *told: self.ended.append(told))
+        return self.read_ready(events, selectables, {Ours}, (FirstTaker,), lambda *told: self.ended.append(told))
 
     def test_ours_are_read_and_nothing_is_left(self) -> None:
         one, two = Ours(), Ours()
@@ -82,6 +86,12 @@ class ReadReadyTests(TestCase):
         two.protocol = AnotherTaker(two, self.taken)
         self.run_turn([(3, IN), (4, IN), (5, IN)], {3: one, 4: two, 5: three})
         self.assertEqual((self.taken, self.ended), ([one, three, two], []))
+
+    def test_the_kind_that_is_to_be_first_is(self) -> None:
+        one, two, three = Ours(), Ours(), Ours()
+        two.protocol = FirstTaker(two, self.taken)
+        self.run_turn([(3, IN), (4, IN), (5, IN)], {3: one, 4: two, 5: three})
+        self.assertEqual(self.taken, [two, one, three])
 
     def test_one_that_is_not_there_any_more_is_passed_over(self) -> None:
         one = Ours()

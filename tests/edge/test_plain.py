@@ -96,8 +96,7 @@ class RequestTests(TestCase):
         ):
             expected = container_head(reference, NAMES, peer, b"sd-1")
             added = b"\r\n" + NAMES.session_id + b": sd-1" + peer.facts(head) + b"\r\n\r\n"
-            line = b"%b %b HTTP/1.1" % (head.method, head.target)
-            self.assertEqual(line + head.plain.outgoing + added, expected)
+            self.assertEqual(head.line + head.plain.outgoing + added, expected)
         return head
 
     @given(heads(), st.sampled_from((b"", b"GET / HTTP/1.1\r\n", b"body")))

@@ -25,6 +25,13 @@ class Note:
         self.note()
 
 
+class BrokenTransport(FakeTransport):
+    """Fails."""
+
+    def write(self, data: bytes) -> None:
+        raise ZeroDivisionError
+
+
 class TurnTests(TestCase):
     def test_outside_a_turn_it_writes_at_once(self) -> None:
         transport, turn = FakeTransport(), Turn()
@@ -57,14 +64,17 @@ class TurnTests(TestCase):
         self.assertEqual(told, [(b"a", b"b"), (b"ac", b"b")])
 
     def test_what_fails_takes_nothing_from_the_others(self) -> None:
-        failing, last, turn = FakeTransport(), FakeTransport(), Turn()
+        failing, broken, last, turn = FakeTransport(), BrokenTransport(), FakeTransport(), Turn()
         failing.connect(Protocol())
+        broken.connect(Protocol())
+        told: list[str] = []
         turn.begin()
         turn.write(failing, b"a", Note(lambda: 1 // 0))
+        turn.write(broken, b"a", Note(lambda: told.append("what was not written")))
         turn.write(last, b"b", Note(lambda: last.write(b"c")))
         turn.end()
-        self.assertEqual((failing.aborted, last.buffer), (True, b"bc"))
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertEqual((failing.aborted, broken.aborted, last.buffer, told), (True, True, b"bc", []))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
 
 
 class RequestTests(TestCase):
@@ -155,6 +165,21 @@ class AnswerTests(TestCase):
         self.assertEqual(self.container.drain(), b"")
         self.check()
         self.assertTrue(self.container.drain().startswith(b"GET /third "))
+
+    def test_a_session_that_ends_meanwhile_takes_no_pipelined_request_of_another_along(self) -> None:
+        self.client.receive(get(b"/third"))
+        self.edge.routing.end_all(EndReason.IDLE_TIMEOUT)  # of the lease that there is: the next one's is another
+        self.assertEqual((self.client.taken, len(self.edge.routing.held)), (ANSWER, 1))
+        self.check()
+        self.assertTrue(self.container.drain().startswith(b"GET /third "))
+        self.container.receive(ANSWER)
+        self.assertEqual((self.client.taken, self.edge.routing.held), (ANSWER * 2, set()))
+
+    def test_nothing_begins_on_a_connection_that_is_cut(self) -> None:
+        self.client.receive(get(b"/third"))
+        self.edge.front(self.client).cut()
+        self.check()
+        self.assertEqual((self.container.drain(), self.edge.routing.held), (b"", set()))
 
     def test_a_client_that_is_cut_gets_it(self) -> None:
         self.edge.front(self.client).cut()

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -334,6 +335,24 @@ class FileSystemTests(IsolationCase):
             self.assertEqual((exit.signal, exit.last_lines), (signal.SIGTERM, ()), more)
             there.unlink()
             go.unlink()
+
+    def test_a_sigterm_before_there_is_anybody_in_the_namespace_is_handed_on(self) -> None:
+        possible(descendants="pid_namespace")
+        script = (
+            "import ctypes, os, sys\n"
+            f"sys.path.append({str(Path(confinement.__file__).parent)!r})\n"
+            "import confine\n"
+            "fork, forks = os.fork, []\n"
+            "def told_before_it_forks():\n"
+            "    forks.append(os.getpid())\n"
+            "    if sys.argv[1] == str(len(forks)): os.kill(os.getpid() if len(forks) == 1 else 1, 15)\n"
+            "    return fork()\n"
+            "os.fork = told_before_it_forks\n"
+            "confine.apply(ctypes.CDLL(None, use_errno=True), [('pid_namespace', 'yes')], [], [])\n"
+            "if sys.argv[1] != 'never': __import__('signal').pause()\n"
+        )
+        for when, status in (("1", -signal.SIGTERM), ("2", -signal.SIGTERM), ("never", 0)):
+            self.assertEqual(subprocess.run([*PYTHON, script, when], timeout=60, check=False).returncode, status, when)
 
     async def test_a_python_server_says_it_is_ready_and_runs_its_exit_hooks_in_there(self) -> None:
         app = self.folder / "game.py"

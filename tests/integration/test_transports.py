@@ -536,6 +536,16 @@ class DialTests(StreamCase):
         self.assertEqual(failed[2:], ["UserError"])
 
 
+class Taking(Protocol):
+    """Keeps what comes."""
+
+    def __init__(self, taken: list[bytes]) -> None:
+        self.taken = taken
+
+    def dataReceived(self, data: bytes) -> None:
+        self.taken.append(data)
+
+
 class FastLoopTests(TestCase):
     def test_the_installed_twisted_has_what_the_fast_loop_uses(self) -> None:
         from twisted.internet.epollreactor import EPollReactor
@@ -545,6 +555,33 @@ class FastLoopTests(TestCase):
         self.assertTrue(can_accelerate(own))
         self.assertTrue(accelerate(own))
         self.assertIsNot(own.doIteration, own.doPoll)
+
+    def test_an_end_that_fails_takes_nothing_from_those_that_were_read_with_it(self) -> None:
+        from twisted.internet.epollreactor import EPollReactor
+
+        class Failing(Protocol):
+            def connectionLost(self, reason: Failure = None) -> None:  # type: ignore[assignment]
+                raise ZeroDivisionError
+
+        own = EPollReactor()
+        self.addCleanup(own._poller.close)
+        accelerate(own)
+        taken: list[bytes] = []
+        peers = []
+        for protocol in (Failing(), Taking(taken), Failing(), Taking(taken)):
+            ours, theirs = socket.socketpair()
+            self.addCleanup(ours.close)
+            self.addCleanup(theirs.close)
+            ours.setblocking(False)
+            transport.begin(Stream(own, ours, protocol))
+            peers.append(theirs)
+        for peer in peers[1::2]:
+            peer.sendall(b"data")
+        for peer in peers[::2]:
+            peer.shutdown(socket.SHUT_WR)
+        own.doIteration(0)
+        self.assertEqual(taken, [b"data", b"data"])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
 
     def test_other_reactors_are_left_alone(self) -> None:
         from twisted.internet.pollreactor import PollReactor
