@@ -72,14 +72,28 @@ def _let_signals(libc: ctypes.CDLL, how: int) -> None:
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _LEFT_TO_THE_PROGRAM)
 
 
-def _leave_signals_to(libc: ctypes.CDLL, child: int) -> None:
-    """What came before the child was there is for it; what comes later it gets itself, being of the same group.
+def _fork(libc: ctypes.CDLL) -> int:
+    """As `os.fork`; the parent leaves signals to its child from then on, and takes it along when it is killed.
 
-    What comes in the moment between its fork and this may be told to it twice, which is once as long as it holds signals back.
+    What came before the child was there is handed on to it before it goes on; what comes later it gets itself, being of the
+    same group. What comes in between is one signal to it, which it holds back.
     """
+    wait, go = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(go)
+        libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+        if not os.read(wait, 1):
+            os._exit(127)  # it was killed before the line above
+        os.close(wait)
+        return 0
+    os.close(wait)
     for number in _signal.sigpending() & {*_LEFT_TO_THE_PROGRAM}:
         os.kill(child, number)
     _let_signals(libc, _SIG_IGN)
+    os.write(go, b".")
+    os.close(go)
+    return child
 
 
 def _hear_of(above: int) -> None:
@@ -138,21 +152,17 @@ def _pid_namespace(libc: ctypes.CDLL) -> None:
     """Returns in the program. Above it are the first process of the namespace, and this one, which stays the daemon's child."""
     _check(libc.unshare(_CLONE_NEWPID), "pid_namespace")
     ended, tell = os.pipe()
-    first = os.fork()
-    if first:
+    if _fork(libc):
         os.close(tell)
-        _leave_signals_to(libc, first)
         _stay_above(libc, ended)
     os.close(ended)
-    libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     _check(libc.unshare(_CLONE_NEWNS), "pid_namespace")
     _check(libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None), "pid_namespace")
     _check(libc.mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None), "pid_namespace")
-    program = os.fork()
+    program = _fork(libc)
     if program == 0:
         os.close(tell)
         return
-    _leave_signals_to(libc, program)
     _let_go(tell)
     while True:  # whoever has no parent any more is ours to reap
         pid, status = os.wait()
