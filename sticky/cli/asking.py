@@ -45,23 +45,25 @@ def add_to(root: click.Group) -> None:
         if not path.startswith("/"):
             raise click.UsageError("PATH must begin with /: the Server's URL comes from the daemon.")
         names = Names(admin.status()["daemon"]["brand"])
-        found = admin.server(server) if session is None else {}
-        if session is None and (path.startswith(names.control.decode("ascii")) or not found["sessioned"]):
-            bearer = admin.bearer(found["name"])
-            header = f"Authorization: Bearer {bearer}" if bearer else None
-            return _run(program, found["url"], path, header, curl_arguments)
         if session is not None:
             given = admin.token(session)
-        else:
-            served = found["name"]
-            with waiting(f"waiting for a place on {served}; Ctrl-C leaves the queue"):
-                given = admin.start(served)
-        header = f"{names.authorization.decode('ascii')}: Bearer {given['token']}"
+            return _run(program, given["url"], path, _of_session(names, given["token"]), curl_arguments)
+        found = admin.server(server)
+        served = found["name"]
+        if path.startswith(names.control.decode("ascii")) or not found["sessioned"]:
+            bearer = admin.bearer(served)
+            header = f"Authorization: Bearer {bearer}" if bearer else None
+            return _run(program, found["url"], path, header, curl_arguments)
+        with waiting(f"waiting for a place on {served}; Ctrl-C leaves the queue"):
+            given = admin.start(served)
         try:
-            return _run(program, given["url"], path, header, curl_arguments)
+            return _run(program, given["url"], path, _of_session(names, given["token"]), curl_arguments)
         finally:
-            if session is None:
-                _end(admin, given["session_id"])
+            _end(admin, given["session_id"])
+
+
+def _of_session(names: Names, token: str) -> str:
+    return f"{names.authorization.decode('ascii')}: Bearer {token}"
 
 
 def _end(admin: Admin, session: str) -> None:

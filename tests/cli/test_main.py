@@ -120,6 +120,7 @@ class CommandTests(TestCase):
         for shell in ("bash", "zsh", "fish"):
             self.assertEqual(0, cli.main(["completion", shell]))
             self.assertIn("_STICKY_COMPLETE", self.out.getvalue())
+        self.assertIn("string split --max 1 ", self.out.getvalue())  # ours, in fish's: see `root.completion`
         self.assertEqual(2, cli.main(["completion", "tcsh"]))
 
     def test_run_gives_the_entrypoints_status(self) -> None:
