@@ -14,7 +14,7 @@ from benchmarks.proxies import Proxies
 from benchmarks.rig import Load, counting
 from benchmarks.rounds import Case, Column, Figures, main, settled
 
-PEERS = ("nginx", "haproxy", "chp", "sticky")
+PEERS = ("nginx", "haproxy", "chp", "sticky", "sticky-before")
 ALL = ("direct", *PEERS)
 
 SIZES = (("32", "32 B", 32), ("1k", "1 KiB", 1024), ("64k", "64 KiB", 65536))

@@ -170,9 +170,11 @@ class SteppingDown:
         self._health.stopService()
         for server in self._servers.all():
             server.rest()
-        await self._admin.rest()
         assert isinstance(self._journal, JournalService)
-        await self._journal.rest()
+        # From here on nothing is promised: whoever asks through a connection that is there already is refused.
+        journal = Deferred.fromCoroutine(self._journal.rest())
+        await self._admin.rest()
+        await journal
         return len(self._proxies.members) + (self._edge is not None)
 
     def wake(self) -> None:

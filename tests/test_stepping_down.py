@@ -140,6 +140,38 @@ class HandingOverTests(SynchronousTestCase):
         self.assertIn("journal cannot be written", str(refused))
 
 
+class RestTests(SynchronousTestCase):
+    def test_nothing_is_promised_from_the_moment_on_in_which_nothing_is_carried_out(self) -> None:
+        """What was answered between the two would be nowhere: not in memory that counts, nor in the file."""
+        steps: list[str] = []
+        closed: Deferred[None] = Deferred()
+
+        async def admin_rests() -> None:
+            steps.append("admin calls")
+            await closed
+
+        class Kept(Journal):
+            async def rest(self) -> None:
+                steps.append("journal")
+
+        def step(name: str) -> Any:
+            return lambda: steps.append(name)
+
+        old = SteppingDown.__new__(SteppingDown)
+        old._edge = None
+        old._listeners = SimpleNamespace(pause=step("listeners"))  # type: ignore[assignment]
+        old._proxies = SimpleNamespace(rest=step("proxies"), members=[1, 2])  # type: ignore[assignment]
+        old._health = SimpleNamespace(stopService=step("health"))
+        old._servers = SimpleNamespace(all=lambda: [SimpleNamespace(rest=step("a Server"))])  # type: ignore[assignment]
+        old._admin = SimpleNamespace(rest=admin_rests)  # type: ignore[assignment]
+        old._journal = Kept()
+        resting = old.rest()
+        self.assertEqual(steps, ["listeners", "proxies", "health", "a Server", "journal", "admin calls"])
+        self.assertNoResult(resting)
+        closed.callback(None)
+        self.assertEqual(self.successResultOf(resting), 2)
+
+
 class LeavingTests(SynchronousTestCase):
     def test_whoever_asked_for_the_restart_hears_of_it_where_no_worker_has_to_go(self) -> None:
         said: Deferred[None] = Deferred()

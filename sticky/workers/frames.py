@@ -57,6 +57,7 @@ class Link(Protocol):
         self.lost: Callable[[], None] = _nothing
         self.state = LinkState.OPEN
         self.deaf = False  #: what comes is not read any more
+        self._rests = False
         self.heard_at = clock.seconds()  #: when anything came last
         self._clock = clock
         self._buffer = bytearray()
@@ -101,6 +102,23 @@ class Link(Protocol):
         assert self.transport is not None
         self.transport.write(_LENGTH.pack(len(data)) + data)
 
+    # --- for a while
+
+    def rest(self) -> None:
+        """Take nothing in: what comes waits.
+
+        To stop reading is not enough. In the very turn in which that is asked for, a reactor may still read what it knows to be
+        there (Twisted's does, where something waits to be written as well).
+        """
+        self._rests = True
+        self.transport.pauseProducing()  # type: ignore[union-attr]
+
+    def wake(self) -> None:
+        """Go on, with what has come meanwhile."""
+        self._rests = False
+        self.transport.resumeProducing()  # type: ignore[union-attr]
+        self.dataReceived(b"")
+
     def _forget(self, number: int) -> None:
         self._asked.pop(number, None)
 
@@ -112,7 +130,7 @@ class Link(Protocol):
             return
         self._buffer += data
         try:
-            while self.state is LinkState.OPEN and (message := self._next()) is not None:
+            while self.state is LinkState.OPEN and not self._rests and (message := self._next()) is not None:
                 self._take(message)
         except BadMessage as problem:
             self.log.error("a link between processes is closed: {problem}", problem=str(problem))

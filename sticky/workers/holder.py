@@ -295,13 +295,11 @@ class Proxy:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        transport: Any = self.link.transport
-        transport.pauseProducing()
+        self.link.rest()
 
     def wake(self) -> None:
         """Go on as before."""
-        transport: Any = self.link.transport
-        transport.resumeProducing()
+        self.link.wake()
         if self._pushed:
             self._watch = self._clock.callLater(messages.SILENCE, self._look)
 
@@ -312,8 +310,7 @@ class Proxy:
         self.link.lost = lambda: left.callback(None)
         self.held.clear()  # the leases are the other daemon's to count
         self.link.tell(messages.MOVE, **where)
-        transport: Any = self.link.transport
-        transport.resumeProducing()
+        self.link.wake()  # deaf, and hears when it has left
         return left
 
     # --- its end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return "somebody"
 
     def do_POST(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))  # else its end resets the connection under the answer
         if self.path == "/v1/access":
             url = f"http://127.0.0.1:{server.server_port}"
             return self.answer(200, {"url": url, "brand": "modal", "proxy_token": "wk-dev.ws-run"})
@@ -97,6 +99,11 @@ class RunTests(TestCase):
         (self.folder / "run_game.py").write_text(APP.format(kind=kind, then=then))
         return "run_game.py"
 
+    def succeeds(self, app: str) -> None:
+        err = io.StringIO()
+        self.patch(sys, "stderr", err)
+        self.assertEqual(0, run_entrypoint(app, command=self.command), err.getvalue())
+
     def gone(self) -> None:
         pid = int((self.folder / "pid").read_text())
         self.assertRaises(ProcessLookupError, os.kill, pid, 0)
@@ -104,7 +111,7 @@ class RunTests(TestCase):
     def test_the_entrypoint_reaches_its_daemon(self) -> None:
         others = {"STICKY_URL": "http://127.0.0.1:1", "STICKY_ADMIN_URL": "http://127.0.0.1:1"}
         self.patch(os, "environ", {**os.environ, **others})
-        self.assertEqual(0, run_entrypoint(self.app(), command=self.command))
+        self.succeeds(self.app())
         session, token, state_dir = (self.folder / "result").read_text().split()
         self.assertEqual(("sd-1", "/_modal/sessions/start"), (session, token))
         self.assertFalse(Path(state_dir).exists())
@@ -113,12 +120,10 @@ class RunTests(TestCase):
         self.gone()
 
     def test_an_async_entrypoint(self) -> None:
-        self.assertEqual(0, run_entrypoint(self.app("async def"), command=self.command))
+        self.succeeds(self.app("async def"))
         self.assertTrue((self.folder / "result").exists())
 
     def test_one_that_raises_gives_status_1_and_its_traceback(self) -> None:
-        import io
-
         err = io.StringIO()
         self.patch(sys, "stderr", err)
         self.assertEqual(1, run_entrypoint(self.app(then="raise ValueError('lost')"), command=self.command))

@@ -47,6 +47,27 @@ class LinkTests(SynchronousTestCase):
         refusal = self.failureResultOf(first, errors.QueueFull).value
         self.assertEqual((refusal.code, refusal.retry_after), ("queue_full", 3.0))
 
+    def test_what_comes_while_it_rests_waits(self) -> None:
+        taken: list[int] = []
+        near = self.wire.near
+        near.serves = {"take": lambda message: taken.append(message["number"])}
+        near.rest()
+        near.dataReceived(frame({"do": "take", "number": 1}))  # though nobody reads: the reactor had it already
+        near.dataReceived(frame({"do": "take", "number": 2})[:9])
+        self.assertEqual(taken, [])
+        near.wake()
+        near.dataReceived(frame({"do": "take", "number": 2})[9:])
+        self.assertEqual(taken, [1, 2])
+
+    def test_a_rest_that_begins_with_a_message_keeps_the_next_waiting(self) -> None:
+        taken: list[str] = []
+        near = self.wire.near
+        near.serves = {"rest": lambda message: near.rest(), "take": lambda message: taken.append("it")}
+        near.dataReceived(frame({"do": "rest"}) + frame({"do": "take"}))
+        self.assertEqual(taken, [])
+        near.wake()
+        self.assertEqual(taken, ["it"])
+
     def test_what_fails_inside_is_no_more_than_unavailable_outside(self) -> None:
         broken: Deferred[Any] = Deferred()
         self.wire.near.serves = {"break": lambda message: broken}
