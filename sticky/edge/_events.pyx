@@ -5,7 +5,7 @@ import select
 
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 
-from sticky.edge.transport import READ_SIZE, StreamState
+from sticky.edge.transport import HELD, READ_SIZE, StreamState
 
 cdef long _READABLE = select.EPOLLIN
 cdef object _OPEN = StreamState.OPEN
@@ -16,6 +16,7 @@ def read_ready(list events not None, dict selectables not None, kinds not None, 
     cdef list others = None, group
     cdef dict came = {kind: [] for kind in first}
     cdef long event
+    cdef Py_ssize_t size = 0, most = HELD
     for fd, mask in events:
         event = mask
         if event == _READABLE:
@@ -39,10 +40,20 @@ def read_ready(list events not None, dict selectables not None, kinds not None, 
                     came[kind] = [(stream, data)]
                 else:
                     group.append((stream, data))
+                size += len(<bytes>data)
+                if size >= most:
+                    _hand_on(came, ended)
+                    size = 0
                 continue
         if others is None:
             others = []
         others.append((fd, mask))
+    _hand_on(came, ended)
+    return others
+
+
+cdef _hand_on(dict came, ended):
+    cdef list group
     for group in came.values():
         for stream, data in group:
             if stream.state is not _OPEN:
@@ -51,4 +62,4 @@ def read_ready(list events not None, dict selectables not None, kinds not None, 
                 stream.protocol.dataReceived(data)
             except BaseException as error:
                 ended(stream, error, True)
-    return others
+        group.clear()

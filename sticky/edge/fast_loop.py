@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 
 from sticky.edge.accepting import Acceptor
 from sticky.edge.tcp import TCPStream
-from sticky.edge.transport import PURE, READ_SIZE, Stream, StreamState
+from sticky.edge.transport import HELD, PURE, READ_SIZE, Stream, StreamState
 from sticky.edge.turns import Turn
 from sticky.edge.upstream import Dialled, Upstream
 
@@ -40,7 +40,7 @@ ANSWERING = (
     Upstream,
     Dialled,
 )  #: first: bytes that nobody asked for must not meet a request that another one's bytes bring
-MOST = 256  #: events of one turn: what they bring is held together
+MOST = 256  #: events of one turn: what they bring is written together
 _PARTS = {
     "_poller": select.epoll,
     "_selectables": dict,
@@ -66,15 +66,16 @@ def read_ready(
 ) -> list[tuple[int, int]] | None:
     """Let each of these kinds of streams read that has nothing but something to read.
 
-    Returns the other events, in order; None: there are none. First all are read, then what came is handed to one kind of
-    protocol after the other, so that each kind's code is fetched into the caches once (`turns`). What has been read is handed
-    on even if somebody has asked for a pause since.
+    Returns the other events, in order; None: there are none. First all are read, as far as that is little, then what came is
+    handed to one kind of protocol after the other, so that each kind's code is fetched into the caches once (`turns`). What
+    has been read is handed on even if somebody has asked for a pause since.
 
     `first`: kinds of protocols whose turn is before all others'. `ended` is told of each stream that has come to its end: why,
     and whether its protocol failed. It must not raise: what came for the others would be lost.
     """
     others = None
     came: dict[type, list[tuple[Any, bytes]]] = {kind: [] for kind in first}
+    size = 0
     readable = select.EPOLLIN
     find = selectables.get
     for fd, event in events:
@@ -98,10 +99,20 @@ def read_ready(
                     came[kind].append((stream, data))
                 else:
                     came[kind] = [(stream, data)]
+                size += len(data)
+                if size >= HELD:
+                    hand_on(came, ended)
+                    size = 0
                 continue
         if others is None:
             others = []
         others.append((fd, event))
+    hand_on(came, ended)
+    return others
+
+
+def hand_on(came: dict[type, list[tuple[Any, bytes]]], ended: Callable[[Any, Any, bool], object]) -> None:
+    """Give the protocols what was read, kind by kind. Nothing is left in the lists."""
     for group in came.values():
         for stream, data in group:
             if stream.state is not StreamState.OPEN:  # closed since, by what came to another one
@@ -110,7 +121,7 @@ def read_ready(
                 stream.protocol.dataReceived(data)
             except BaseException as error:
                 ended(stream, error, True)
-    return others
+        group.clear()
 
 
 def accelerate(reactor: Any) -> Turn | None:

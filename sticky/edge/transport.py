@@ -36,6 +36,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 READ_SIZE = 81_920  #: bytes of one read: a WebSocket message of 64 KiB and its header are one, and one write
+HELD = 65_536  #: bytes that a loop may read before it hands them on: more would push each other out of the caches
 HIGH = 65_536  #: bytes queued above which a push producer is paused; it goes on when all of them are out
 PIECES = 64  #: written with one system call
 _RESET = struct.pack("ii", 1, 0)  # socket(7), SO_LINGER: close with a reset

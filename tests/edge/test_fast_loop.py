@@ -12,7 +12,7 @@ from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.trial.unittest import SkipTest, TestCase
 
 from sticky.edge import fast_loop
-from sticky.edge.transport import READ_SIZE, StreamState
+from sticky.edge.transport import HELD, READ_SIZE, StreamState
 
 IN, OUT, HUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP
 
@@ -92,6 +92,12 @@ class ReadReadyTests(TestCase):
         two.protocol = FirstTaker(two, self.taken)
         self.run_turn([(3, IN), (4, IN), (5, IN)], {3: one, 4: two, 5: three})
         self.assertEqual(self.taken, [two, one, three])
+
+    def test_much_is_handed_on_before_more_is_read(self) -> None:
+        much, later, last = Ours(b"x" * HELD), Ours(), Ours()
+        much.then = lambda data: setattr(later, "gives", b"")
+        self.run_turn([(3, IN), (4, IN), (5, IN)], {3: much, 4: later, 5: last})
+        self.assertEqual((self.taken, [stream for stream, *_ in self.ended]), ([much, last], [later]))
 
     def test_one_that_is_not_there_any_more_is_passed_over(self) -> None:
         one = Ours()
