@@ -77,7 +77,25 @@ class Memory:
 
     def add(self, record: Record) -> None:
         """One more record."""
-        match record:
+        match record:  # the most frequent ones first: a daemon that starts folds tens of thousands of them
+            case SessionCreated():
+                self.sessions[record.session] = RememberedSession(
+                    record.container, record.caller, record.idle_timeout, record.created_at
+                )
+                self._forget(record.created_at)
+            case EndSession():
+                # A log that was shortened keeps the tombstone alone.
+                self.sessions.pop(record.session, None)
+                self.keys.pop(record.session, None)
+                self.ended[record.session] = (record.reason, record.detail, record.forget_at)
+                if len(self.ended) > CAPACITY:
+                    self.ended.popitem(last=False)
+            case KeyBound():
+                self.keys[record.session] = record
+            case NameBound() | NameExpired() | NameReleased():
+                self.names.add(record)
+            case SessionDrains():
+                self.sessions[record.session] = attrs.evolve(self.sessions[record.session], drains=record.reason)
             case DeploymentMade():
                 self.deployment = record.deployment
             case ContainerCreated():
@@ -86,23 +104,6 @@ class Memory:
                 del self.containers[record.container]
             case ContainerMoved():
                 self._moved(record)
-            case SessionCreated():
-                self.sessions[record.session] = RememberedSession(
-                    record.container, record.caller, record.idle_timeout, record.created_at
-                )
-                self._forget(record.created_at)
-            case SessionDrains():
-                self.sessions[record.session] = attrs.evolve(self.sessions[record.session], drains=record.reason)
-            case KeyBound():
-                self.keys[record.session] = record
-            case NameBound() | NameExpired() | NameReleased():
-                self.names.add(record)
-            case EndSession():
-                self.sessions.pop(record.session, None)  # a log that was shortened keeps the tombstone alone
-                self.keys.pop(record.session, None)
-                self.ended[record.session] = (record.reason, record.detail, record.forget_at)
-                if len(self.ended) > CAPACITY:
-                    self.ended.popitem(last=False)
 
     def _forget(self, now: float) -> None:
         """Drop those at the old end whose tokens have expired, as `Tombstones.forget` does: a fold knows the time by its records."""

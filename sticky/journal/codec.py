@@ -1,14 +1,16 @@
 """Records as one line of JSON each, and back. Must not know where they are kept.
 
-A field is written under its own name; enums by value, infinity as null. An unknown kind or field is an error: a journal
-written by a newer version is not read half.
+A line is a list: the kind, then the fields in their order; enums by value, infinity as null. What is remembered of ended sessions
+takes most of a log, so that a shortened one has many of them in a line, column by column. An unknown kind, or other fields, are an
+error: a journal written by a newer version is not read half. Schema 1 had objects with the fields' names, which are read still.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import product, repeat
 from math import isinf
 from typing import Any, get_args, get_type_hints
 
@@ -25,14 +27,17 @@ from sticky.core.records import (
     SessionCreated,
     SessionDrains,
 )
-from sticky.core.values import UNBOUNDED, ContainerId
+from sticky.core.values import UNBOUNDED, ContainerId, EndReason
 
 #: The container of an ended session in a shortened log: the tombstone does not say.
 _NOWHERE = ContainerId("")
 
-_dumps = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes an encoder for each call
+#: The kind of a line that holds many ended sessions, and how many at most.
+_ENDED = "Ended"
+_ENDED_IN_A_LINE = 500
 
-_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Record)}
+_dumps = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes an encoder for each call
+_loads = json.JSONDecoder().decode  # and json.loads looks at its arguments
 
 
 class Unreadable(ValueError):
@@ -42,32 +47,47 @@ class Unreadable(ValueError):
 def encode(record: Record) -> str:
     """One record as JSON."""
     kind = type(record)
-    fields = {name: _plain(getattr(record, name)) for name in _FIELDS[kind]}
-    return _dumps({"kind": kind.__name__, **fields})
+    return _dumps([kind.__name__, *[_plain(getattr(record, name)) for name in _SHAPES[kind.__name__].fields]])
 
 
-def decode(line: str) -> Record:
-    """The record again. Raises `Unreadable`."""
+def decode(line: str) -> Sequence[Record]:
+    """What a line tells: one record, or many ends. Raises `Unreadable`."""
     try:
-        fields = json.loads(line)
-        kind = _KINDS[fields.pop("kind")]
-        readers = _READERS[kind]
-        if fields.keys() != readers.keys():
-            raise Unreadable(f"fields of {kind.__name__}: {sorted(fields)}")
-        record: Record = kind(**{name: read(fields[name]) for name, read in readers.items()})
+        found = _loads(line)
+        if type(found) is dict:
+            return [_of_schema_1(found)]
+        kind, *values = found
+        if kind == _ENDED:
+            return _ends(*values)
+        return [_record(_SHAPES[kind], values)]
     except Unreadable:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise Unreadable(f"{type(error).__name__}: {error}") from None
-    return record
 
 
-def records_of(memory: Memory) -> Iterator[Record]:
+def lines_of(memory: Memory) -> Iterator[str]:
     """The shortest log that gives this memory."""
+    ended = list(memory.ended.items())
+    for first in range(0, len(ended), _ENDED_IN_A_LINE):
+        some = ended[first : first + _ENDED_IN_A_LINE]
+        reasons, details, times = zip(*(end for _, end in some), strict=True)
+        sessions = [session for session, _ in some]
+        yield _dumps(
+            [_ENDED, sessions, [reason.value for reason in reasons], details, [_plain(time) for time in times]]
+        )
+    yield from map(encode, _living(memory))
+
+
+def rows_of(memory: Memory) -> int:
+    """How many lines that log has at least: each name that has expired is one more."""
+    return len(memory.containers) + len(memory.sessions) + len(memory.keys) + len(memory.names.live)
+
+
+def _living(memory: Memory) -> Iterator[Record]:
+    """All that is remembered but what has ended."""
     if memory.deployment is not None:
         yield DeploymentMade(memory.deployment)
-    for session, (reason, detail, forget_at) in memory.ended.items():
-        yield EndSession(session, _NOWHERE, reason, detail, forget_at)
     for container, box in memory.containers.items():
         yield ContainerCreated(container, box.deployment, box.born, box.max_age)
     for session, stay in memory.sessions.items():
@@ -92,24 +112,77 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _reader(hint: Any) -> Callable[[Any], Any]:
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint
+def _ends(sessions: list[Any], reasons: list[Any], details: list[Any], times: list[Any]) -> list[EndSession]:
+    signatures = set(zip(map(type, sessions), map(type, reasons), map(type, details), map(type, times), strict=True))
+    if not signatures <= _SIGNATURES_OF_ENDS:
+        raise Unreadable(f"values of types {signatures - _SIGNATURES_OF_ENDS}")
+    if None in times:
+        times = [UNBOUNDED if time is None else time for time in times]
+    return list(map(EndSession, sessions, repeat(_NOWHERE), map(_REASONS.__getitem__, reasons), details, times))
+
+
+def _of_schema_1(found: dict[str, Any]) -> Record:
+    shape = _SHAPES[found.pop("kind")]
+    if found.keys() != set(shape.fields):
+        raise Unreadable(f"fields of {shape.kind.__name__}: {sorted(found)}")
+    return _record(shape, [found[name] for name in shape.fields])
+
+
+@attrs.frozen
+class _Shape:
+    """What is known of a kind of record, looked up once: a daemon that starts reads tens of thousands of them."""
+
+    kind: type[Any]
+    fields: tuple[str, ...]
+    signatures: set[tuple[type, ...]]  # the types that its values may have in JSON, together
+    enums: list[tuple[int, Mapping[str, Enum]]]  # where they are, and what their values stand for
+    times: list[int]  # where null is infinity
+
+
+def _record(shape: _Shape, values: list[Any]) -> Record:
+    signature = tuple(map(type, values))
+    if signature not in shape.signatures:
+        raise Unreadable(f"values of types {[one.__name__ for one in signature]} in {shape.kind.__name__}")
+    for where, members in shape.enums:
+        values[where] = members[values[where]]
+    for where in shape.times:
+        if values[where] is None:
+            values[where] = UNBOUNDED
+    record: Record = shape.kind(*values)
+    return record
+
+
+def _shape(kind: type[Any]) -> _Shape:
+    fields = tuple(field.name for field in attrs.fields(kind))
+    found = get_type_hints(kind)
+    hints = [found[name] for name in fields]
+    return _Shape(
+        kind,
+        fields,
+        set(product(*map(_types, hints))),
+        [(where, _members(hint)) for where, hint in enumerate(hints) if _is_enum(hint)],
+        [where for where, hint in enumerate(hints) if hint is float],
+    )
+
+
+def _types(hint: Any) -> tuple[type, ...]:
+    """Those that a field's values may have in JSON."""
+    if _is_enum(hint):
+        return (str,)
     if hint is float:
-        return lambda value: UNBOUNDED if value is None else _typed(value, (float, int))
-    allowed = tuple(getattr(part, "__supertype__", part) for part in (get_args(hint) or (hint,)))
-    return lambda value: _typed(value, allowed)
+        return (float, int, type(None))
+    return tuple(getattr(part, "__supertype__", part) for part in (get_args(hint) or (hint,)))
 
 
-def _typed(value: Any, allowed: tuple[type, ...]) -> Any:
-    if not isinstance(value, allowed) or isinstance(value, bool):
-        raise Unreadable(f"a value of type {type(value).__name__}")
-    return value
+def _is_enum(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Enum)
 
 
-def _readers(kinds: Iterable[type[Any]]) -> dict[type[Any], dict[str, Callable[[Any], Any]]]:
-    return {kind: {name: _reader(hint) for name, hint in get_type_hints(kind).items()} for kind in kinds}
+def _members(kind: type[Enum]) -> dict[str, Enum]:
+    return {member.value: member for member in kind}
 
 
-_FIELDS = {kind: tuple(field.name for field in attrs.fields(kind)) for kind in _KINDS.values()}
-_READERS = _readers(_KINDS.values())
+_SHAPES = {kind.__name__: _shape(kind) for kind in get_args(Record)}
+_REASONS = {reason.value: reason for reason in EndReason}
+#: session, reason, detail, when it may be forgotten
+_SIGNATURES_OF_ENDS = set(product((str,), (str,), _types(str | None), _types(float)))

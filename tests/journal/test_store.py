@@ -8,6 +8,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,9 +91,7 @@ class StoreTests(SynchronousTestCase):
         again = self.open()
         self.assertEqual(again.memories, store.memories)
         self.assertEqual(len(again.memories[ONE].ended), 1)
-        counted = sqlite3.connect(self.path)
-        self.addCleanup(counted.close)
-        self.assertLess(counted.execute("SELECT count(*) FROM log").fetchone()[0], 53)
+        self.assertLess(self.rows(), 53)
 
     def test_a_log_that_cannot_be_shortened_is_not_written_anew_each_time(self) -> None:
         """Names of ended sessions are remembered until they are released, in any number of owners."""
@@ -107,11 +106,57 @@ class StoreTests(SynchronousTestCase):
         self.patch(store, "_rewrite", counted)
         for number in range(200):
             store.write([(ONE, NameExpired(f"owner-{number}", "a", EndReason.TERMINATED, None))])
-        self.assertEqual(len(rewrites), 3)
+        self.assertEqual(len(rewrites), 2)  # after 51 rows, and after 153
         again = self.open()
         self.assertEqual(again.memories, store.memories)
         again.write([])
         self.assertEqual(len(again.memories[ONE].names.expired), 200)
+
+    def test_what_has_ended_does_not_make_a_log_long(self) -> None:
+        self.patch(room, "SHORTEN_ABOVE", 50)
+        store = self.open()
+        store.write([(ONE, ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0))])
+        for number in range(1000):
+            session = SessionId(f"sd-{number}")
+            stay = SessionCreated(session, CONTAINER, Caller("ann"), 5.0, 1.0)
+            store.write([(ONE, stay), (ONE, EndSession(session, CONTAINER, EndReason.TERMINATED, None, 9.0))])
+            store = self.open() if number % 100 == 0 else store
+        again = self.open()
+        self.assertEqual(again.memories, store.memories)
+        self.assertEqual(len(again.memories[ONE].ended), 1000)
+        self.assertLessEqual(self.rows(), 60)
+
+    def rows(self) -> int:
+        """In the log, as others see it."""
+        with closing(sqlite3.connect(self.path)) as db:
+            return int(db.execute("SELECT count(*) FROM log").fetchone()[0])
+
+    def test_one_of_schema_1_is_read_and_no_earlier_version_reads_it_any_more(self) -> None:
+        self.open().close()
+        lines = [
+            '{"kind":"ContainerCreated","container":"ct-1","deployment":"dp-1","born":1.0,"max_age":null}',
+            '{"kind":"SessionCreated","session":"sd-1","container":"ct-1","caller":"ann","idle_timeout":30.0,"created_at":2.5}',
+            '{"kind":"EndSession","session":"sd-0","container":"","reason":"idle_timeout","detail":null,"forget_at":9.0}',
+        ]
+        with closing(sqlite3.connect(self.path)) as db:
+            for number, line in enumerate(lines, 1):
+                row = (number, ONE, line, crc32(f"{ONE}\0{line}".encode()))
+                db.execute("INSERT INTO log VALUES (?, ?, ?, ?)", row)
+            db.execute("PRAGMA user_version = 1")
+            db.commit()
+        told = Memory.of(
+            [
+                ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, float("inf")),
+                SessionCreated(SessionId("sd-1"), CONTAINER, Caller("ann"), 30.0, 2.5),
+                EndSession(SessionId("sd-0"), ContainerId(""), EndReason.IDLE_TIMEOUT, None, 9.0),
+            ]
+        )
+        store = self.open()
+        self.assertEqual(store.memories, {ONE: told})
+        store.write([(ONE, EndSession(SessionId("sd-1"), CONTAINER, EndReason.TERMINATED, None, 9.0))])
+        self.assertEqual(self.open().memories, store.memories)
+        with closing(sqlite3.connect(self.path)) as db:
+            self.assertEqual(db.execute("PRAGMA user_version").fetchone()[0], 2)
 
     def only_read(self) -> Any:
         """As on a file system that can only be read."""
