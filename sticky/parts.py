@@ -14,11 +14,9 @@ from twisted.logger import Logger
 
 from sticky.config.changes import what_runs
 from sticky.config.settings import DaemonSettings, ServerSettings, Settings
-from sticky.containers import abilities, isolation
+from sticky.containers import isolation
 from sticky.containers.logs import log_path
-from sticky.containers.ownership import realm_of
 from sticky.containers.plugins import IBackendPlugin, installed
-from sticky.containers.process import ProcessBackend
 from sticky.core.fleet import Fleet, Ids
 from sticky.core.proxy_tokens import ProxyToken, ProxyTokens, hash_secret
 from sticky.core.tokens import Claims
@@ -29,7 +27,6 @@ from sticky.edge.grammar import HeadLimits
 from sticky.edge.handshake import RelayRules
 from sticky.edge.limits import EdgeLimits, EdgeSettings
 from sticky.edge.site import Site
-from sticky.errors import ConfigError
 from sticky.isticky import ContainerSpec, IContainerBackend, IPreparedBackend
 from sticky.journal.service import JournalService, NoJournalService
 from sticky.keys import KeptToken, development_token, operator_token
@@ -37,9 +34,9 @@ from sticky.minting import Minting
 from sticky.observe.access import AccessLog
 from sticky.observe.access_forms import FORMS
 from sticky.observe.lines import Lines
+from sticky.possible import PROCESS, options, packages_of, realm
 from sticky.sandbox.endings import DETAILS
 from sticky.service import ServerService
-from sticky.sockets import SHARED_KINDS, shareable
 from sticky.token_store import TokenStore
 from sticky.witness import Endings, Witness
 from sticky.workers.config import ProxyConfig
@@ -97,47 +94,6 @@ class Backends:
         return self._by_name[name][1]
 
 
-def realm(settings: Settings) -> str:
-    """The mark of this state directory's containers, by whatever path it is reached."""
-    return realm_of(settings.daemon.state_dir)
-
-
-def options(server: ServerSettings, settings: Settings) -> Mapping[str, object]:
-    """What only its backend understands."""
-    if server.backend != ProcessBackend.name:
-        return server.docker or {}
-    return isolation.options(
-        settings.daemon.state_dir,
-        isolation=server.isolation,
-        memory=server.memory,
-        cpu=server.cpu,
-        pids=server.pids,
-        rlimits=server.rlimits,
-        user=server.user,
-        kept=packages_of(server, settings) if server.sandbox and server.sandbox["packages"] else None,
-    )
-
-
-def packages_of(server: ServerSettings, settings: Settings) -> Path:
-    """Where a Server's sandboxes keep what they have installed."""
-    return isolation.kept_folder(settings.daemon.state_dir, realm(settings), server.user, "packages")
-
-
-def check_possible(settings: Settings) -> None:
-    """Raises `ConfigError` for what this machine, or this daemon on it, cannot do."""
-    for endpoint in settings.daemon.listen:
-        if settings.daemon.workers > 1 and not shareable(endpoint):
-            kinds = ", ".join(f"{kind}:" for kind in SHARED_KINDS)
-            raise ConfigError(
-                "daemon", "listen", f"{endpoint} cannot be shared by several workers; allowed: {kinds} or workers = 1"
-            )
-    for server in settings.servers:
-        ours = server.backend == ProcessBackend.name
-        problem = abilities.problem(options(server, settings), realm(settings)) if ours else None
-        if problem is not None:
-            raise ConfigError(f"Server {server.name}", *problem)
-
-
 def definition(
     settings: ServerSettings,
     everything: Settings,
@@ -148,7 +104,7 @@ def definition(
     """What containers of one deployment run."""
     state_dir = everything.daemon.state_dir
     chosen = options(settings, everything)
-    ours = settings.backend == ProcessBackend.name
+    ours = settings.backend == PROCESS
     scratch = isolation.scratch_root(chosen, realm(everything)) if ours else state_dir / "run"
 
     def spec(container: ContainerId, deployment: DeploymentId) -> ContainerSpec:

@@ -56,6 +56,7 @@ from sticky.listeners import Listeners
 from sticky.minting import Minting
 from sticky.observe.watching import WithRequests
 from sticky.operating import Operating
+from sticky.possible import check_possible
 from sticky.restarting import CommandLine, Restarter, command_line
 from sticky.service import ServerService
 from sticky.sockets import for_endpoints
@@ -102,7 +103,7 @@ def assemble(
     store = TokenStore(state_dir)
     names = Names(settings.daemon.brand)
     endings = Endings(reactor)
-    parts.check_possible(settings)
+    check_possible(settings)
     backends = parts.Backends(settings, reactor, endings)
     journal = _journal(settings, reactor, lambda: servers.picture())
     listeners: Listeners
@@ -313,7 +314,7 @@ def impatient(daemon: Daemon, reactor: Any) -> None:
 def _load(questions: Questions, sources: Sources) -> Settings:
     """What these say now, with this daemon's own environment. Blocks; raises `ConfigError`, `InvalidError`."""
     settings = sources.read(questions.describe, os.environ, installed())
-    parts.check_possible(settings)
+    check_possible(settings)
     return settings
 
 

@@ -116,6 +116,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "core.proxy_tokens",
         "core.values",
         "edge.wire",
+        "possible",  # `sticky check` asks what a daemon asks
         "sdk",
     ),
     # The admin API sees state through iinspection alone; inspection is what looks into services and fleets for it.
@@ -212,6 +213,14 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "wiring": ("",),
     "worker": ("",),
     "parts": ("",),
+    "possible": (
+        "config.settings",
+        "containers.abilities",
+        "containers.isolation",
+        "containers.ownership",
+        "errors",
+        "sockets",
+    ),
     "tap": ("wiring", "startup", "config", "containers.describe", "containers.plugins", "errors", "_version"),
 }
 

@@ -34,7 +34,7 @@ def add_to(root: click.Group) -> None:
         """Check a configuration, an app, or both together.
 
         Says what FILE would run: a sticky.toml, game.py, game.py:Server or package.module. Warns of what can be served and
-        will hardly work, such as a command whose program is not there.
+        will hardly work, such as a command whose program is not there, or isolation that you cannot have on this machine.
         """
         config, app = sources(file, config)
         found = _by(admin, config, app) if by_daemon else _here(config, app)
@@ -47,9 +47,18 @@ def _here(file: str | None, app: str | None) -> dict[str, Any]:
     from sticky.config.sources import Sources
     from sticky.containers.describe import describe
     from sticky.containers.plugins import installed
+    from sticky.errors import ConfigError
+    from sticky.possible import check_possible
 
     sources = Sources(None if file is None else Path(file), app, {}, Path.cwd())
-    return checked(sources.read(describe, os.environ, installed()))
+    settings = sources.read(describe, os.environ, installed())
+    found = checked(settings)
+    try:
+        check_possible(settings)
+    except (ConfigError, OSError) as error:
+        # It may be meant for another machine, or for a daemon with other rights.
+        found["warnings"].append(f"a daemon that you start here would refuse this: {error}")
+    return found
 
 
 def _by(admin: Admin, file: str | None, app: str | None) -> dict[str, Any]:

@@ -161,6 +161,17 @@ class CommandTests(TestCase):
         for part in ("sticky.toml", "max_containers", "0 is not allowed", "from 1 to 10000"):
             self.assertIn(part, line)
 
+    def test_check_warns_of_what_a_daemon_here_would_refuse(self) -> None:
+        file = self.folder() / "sticky.toml"
+        file.write_text('[servers.echo]\ncommand = ["true", "{port}"]\nmemory = "8Mi"\n')
+        self.assertEqual(0, cli.main(["check", str(file)]), self.err.getvalue())
+        self.assertEqual(
+            "sticky: warning: a daemon that you start here would refuse this: Server echo: memory: is too little to start anything in; "
+            "allowed: 16Mi and more\n",
+            self.err.getvalue(),
+        )
+        self.assertEqual(1, cli.main(["check", "--strict", str(file)]))
+
     def test_check_of_a_missing_app(self) -> None:
         self.assertEqual(2, cli.main(["check", "no-such-game.py"]))
         self.assertIn("sticky: no-such-game.py: there is no file", self.err.getvalue())
