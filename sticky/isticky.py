@@ -288,8 +288,8 @@ class IContainer(Interface):
         """
 
     def halted() -> bool:
-        """Whether somebody has stopped its main process (SIGSTOP). The kernel takes connections for it all the same, and nobody
-        ever answers them. False where that cannot be told."""
+        """Whether somebody has stopped its main process (SIGSTOP) or paused it. The kernel takes connections for it all the same,
+        and nobody ever answers them. False where that cannot be told."""
 
     def terminate() -> None:
         """Ask it to end (SIGTERM to its process group)."""

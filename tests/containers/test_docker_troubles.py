@@ -199,6 +199,18 @@ class EngineGoneTests(DockerCase):
         await self.exit(container)
         self.assertEqual(self.recorder.heard(container), ["ready", "exited"])
 
+    async def test_one_that_is_paused_is_halted_until_it_goes_on(self) -> None:
+        container = self.run_container("serves")
+        await self.ready(container)
+        fake = self.engine.of(container.id)
+        fake.status = "paused"
+        self.engine.emit("pause", fake)
+        await self.until(container.halted)
+        fake.status = "running"
+        self.engine.emit("unpause", fake)
+        await self.until(lambda: not container.halted())
+        self.assertEqual(self.recorder.heard(container), ["ready"])
+
     async def test_a_signal_that_nobody_took_is_sent_when_the_engine_is_back(self) -> None:
         container = self.run_container("serves")
         await self.ready(container)

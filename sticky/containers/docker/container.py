@@ -22,7 +22,7 @@ from sticky.containers.docker.launch import LaunchFailed, Unwanted, Yard, launch
 from sticky.containers.docker.life import TRANSITIONS, Input, State
 from sticky.containers.docker.output import Copying, last_lines
 from sticky.containers.docker.recipe import DockerOptions, Network
-from sticky.containers.docker.verdicts import End, running, verdict
+from sticky.containers.docker.verdicts import End, paused, running, verdict
 from sticky.containers.docker.watching import lacks, watch
 from sticky.containers.knocking import IProbeReactor, Knocker
 from sticky.containers.readiness import Readiness
@@ -70,6 +70,7 @@ class DockerContainer:
         self._knocker = Knocker()
         self._readiness: Readiness | None = None
         self._was_ready = False
+        self._paused = False  # when it was last looked at
         self._looking = False
         self._look_again = False
         self._timers: set[IDelayedCall] = set()
@@ -93,8 +94,8 @@ class DockerContainer:
         return lacks(self.spec, self.options, self.port, self._readiness.refusal)
 
     def halted(self) -> bool:
-        """See `IContainer`."""
-        return False  # an Engine shows its processes only to who asks for them
+        """See `IContainer`. Of `docker pause`: an Engine shows its processes only to who asks for them."""
+        return self._paused
 
     @property
     def state(self) -> State:
@@ -197,6 +198,7 @@ class DockerContainer:
         elif not running(state):
             self._finish(End.of(state))
         else:
+            self._paused = paused(state)
             self.engine_id = str(found.get("Id", self.engine_id))
             if self.port is None:
                 self.port = recipe.port_of(found.get("Config", {}).get("Labels"))
@@ -292,6 +294,7 @@ class DockerContainer:
         self._looking = True
         try:
             state = (await self._inspection())["State"]
+            self._paused = paused(state)
             if not running(state):
                 self._finish(End.of(state))
             elif self._wanted not in (None, self._delivered):

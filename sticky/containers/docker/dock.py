@@ -35,7 +35,8 @@ PULL_TIMEOUT = 1800.0  #: seconds
 REMOVE_TIMEOUT = 60.0
 LAST_WORKS = 5.0  #: seconds that launches and removals may still take when we stop
 LOOK_AGAIN = 1.0  #: seconds after a list that could not be had
-_ENDED = frozenset({"die", "died", "stop", "destroy", "remove", "oom"})  # Podman says some of them in its own words
+#: Events after which a container is looked at. Podman says some of them in its own words.
+_TELLING = frozenset({"die", "died", "stop", "destroy", "remove", "oom", "pause", "unpause"})
 
 
 class IDockReactor(IEngineReactor, IProbeReactor):
@@ -263,7 +264,7 @@ class Dock:
             work.cancel()
 
     def _heard(self, action: str, engine_id: str, attributes: Mapping[str, Any]) -> None:
-        if action not in _ENDED:
+        if action not in _TELLING:
             return
         container = self.containers.get(attributes.get(recipe.CONTAINER, ""))
         if container is None:

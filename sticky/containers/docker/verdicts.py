@@ -44,6 +44,11 @@ def running(state: Mapping[str, Any]) -> bool:
     return bool(state.get("Running")) or state.get("Status") in ("running", "paused", "restarting")
 
 
+def paused(state: Mapping[str, Any]) -> bool:
+    """Whether an inspection's State is of a container that lives and is kept from running (`docker pause`)."""
+    return state.get("Paused") is True or state.get("Status") == "paused"
+
+
 def verdict(spec: ContainerSpec, end: End, was_ready: bool, lines: Sequence[str], memory: int | None) -> Exit:
     """How it ended, for the listener."""
     tail = tuple(lines)
