@@ -181,8 +181,11 @@ class Predecessor(Protocol):
     def give(self, journal: Any) -> None:
         """The state directory's lock, instead of claiming it."""
 
-    def take_over(self, take_up: Callable[[], None], open_up: Callable[[], None]) -> None:
-        """Have it rest, `take_up` what it leaves, say so, and `open_up` when its proxies have come over. What fails ends us."""
+    def take_over(self, take_up: Callable[[], None], begin: Callable[[], None], open_up: Callable[[], None]) -> None:
+        """Have it rest, `take_up` what it leaves, say so, `begin` once in charge, and `open_up` when its proxies have come over.
+
+        What fails ends us.
+        """
 
     def give_up(self) -> None:
         """We are to end. Where that one is still in charge the process ends now, and touches nothing."""
@@ -251,19 +254,28 @@ class Daemon(Service):
         """Listen, then bring up containers. As above for what is in the way."""
         super().startService()  # type: ignore[no-untyped-call]
         if self.predecessor is not None:
-            self.predecessor.take_over(self._take_up, self._open_up)
+            self.predecessor.take_over(self._take_up, self._begin, self._open_up)
             return
         with possible():
             self._take_up()
+            self._begin()
             self._open_up()
 
     def _take_up(self) -> None:
-        """What an earlier daemon left is ours from now on."""
+        """Learn what an earlier daemon left. One that is still there may yet go on: nothing is done to any container."""
         found = self._journal.open()
         self._remember_backends()
         for name, server in self._servers.by_name.items():
+            if self.predecessor is not None:
+                server.rest()
             server.recall(found(name), 0.0 if self.predecessor is None else self.predecessor.patience)
         self._journal.taken_up()
+
+    def _begin(self) -> None:
+        """It is all ours from now on: carry out what was decided meanwhile, and kill whom nobody knows."""
+        if self.predecessor is not None:
+            for server in self._servers.by_name.values():
+                server.wake()
         known = {
             container for server in self._servers.by_name.values() for container in server.fleet.capacity.containers
         }
@@ -299,8 +311,11 @@ class Daemon(Service):
     async def _end(self) -> None:
         if self.predecessor is not None:
             self.predecessor.give_up()
-        await self._patiently(self.decide(), self._shutdown_timeout)
+        await self._patiently(Deferred.fromCoroutine(self._decided()), self._shutdown_timeout)
         await (self._stop() if self.left is None else self.left())
+
+    async def _decided(self) -> None:
+        await self.decide()
 
     async def _stop(self) -> None:
         self._health.stopService()
@@ -320,7 +335,8 @@ class Daemon(Service):
                 await self._patiently(backend.stop(), KILL_WAIT)
             await self._patiently(self._admin.stopService(), KILL_WAIT)
         finally:
-            await self._journal.close()
+            # Of a disk that hangs nobody knows whether it ever comes back.
+            await self._patiently(Deferred.fromCoroutine(self._journal.close()), self._shutdown_timeout)
 
     async def _patiently(self, done: Deferred[Any] | None, seconds: float) -> None:
         """Wait, but not for ever and not for what fails: the daemon ends, and says what it did not see the end of."""

@@ -167,7 +167,8 @@ class Listeners(Service):
     def _write_urls(self) -> None:
         """Tell programs on this machine: the first line is the daemon's own address, then a line for each Server.
 
-        A full disk keeps neither Servers from being changed nor sessions of before from being served: it is tried again.
+        Where it cannot be written (a full disk) neither Servers are kept from being changed nor sessions of before from being
+        served: it is tried again.
         """
         if self._again is not None:
             self._again.cancel()
@@ -179,8 +180,6 @@ class Listeners(Service):
             fresh.write_text("".join(f"{line}\n" for line in lines))
             fresh.replace(self._url_file)
         except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
             self.log.error("cannot write {file}: {reason}", file=str(self._url_file), reason=error.strerror)
             self._again = self._reactor.callLater(AGAIN_AFTER, self._written_again)
 

@@ -200,7 +200,8 @@ class Restarter:
         self._link.deaf = True  # what it says in this very moment comes too late
         if self._pidfd >= 0:
             # By closing the link alone two might be in charge: it may have taken everything up, and go on from there.
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended, and `_lost` is about to come, or has come
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             return
         if self._new is not None:
             self._new.kill()  # it holds the state directory's lock

@@ -106,6 +106,9 @@ class ServerService(SessionAnswers, Service):
         self._timer_at = UNBOUNDED
         self._todo: deque[Effect | Record] = deque()
         self._busy = False
+        self._stopping: list[
+            ContainerId
+        ] = []  # when an earlier daemon left them: whether it has told them is not known
         self._starts = Granting(server, fleet, minting, self._journal, clock, self._step, self._follow_up)
         self.containers = Running(server, backend, spec, self._journal, self._step, self._starts.storage_failed)
         self.causes = Causes(self.containers, call_end)
@@ -121,7 +124,7 @@ class ServerService(SessionAnswers, Service):
 
         Containers of another deployment keep their sessions to the end; those that are gone take their sessions along.
         `patience`: seconds in which proxies of the earlier daemon may come and say what is in flight; idle clocks start after that, so
-        that no session is shortened by how long they take.
+        that no session is shortened by how long they take. After `rest` nothing is carried out before `wake`.
         """
         now, newest = self._clock.seconds(), self.fleet.capacity.deployment
         forget_at = now + self.fleet.policy.container_max_age + TOKEN_LEEWAY
@@ -135,10 +138,11 @@ class ServerService(SessionAnswers, Service):
         self._carry_out(effects)
         for container in lost:
             self._step(ContainerExited(container, "killed"))
-        for container, box in memory.containers.items():
-            if box.state is ContainerState.STOPPING:
-                self.causes.call(container, "earlier_daemon")
-                self.containers.terminate(container)  # whether the earlier daemon came to that is not known
+        self._stopping = [
+            container for container, box in memory.containers.items() if box.state is ContainerState.STOPPING
+        ]
+        if not self._busy:
+            self._stop_once_more()
         if memory.deployment not in (None, newest):
             self._step(Deployed(newest, self.fleet.policy))
 
@@ -192,7 +196,14 @@ class ServerService(SessionAnswers, Service):
         self._busy = False
         self._timer_at = UNBOUNDED
         self._carry_out(())
+        self._stop_once_more()
         self._step(TimePassed())
+
+    def _stop_once_more(self) -> None:
+        containers, self._stopping = self._stopping, []
+        for container in containers:
+            self.causes.call(container, "earlier_daemon")
+            self.containers.terminate(container)
 
     def held(self) -> list[Lease]:
         """All leases of sessions, for whoever serves on without deciding."""

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky import errors, sockets
@@ -25,6 +26,7 @@ from sticky.edge.websocket import WebSocketRelays
 from sticky.isticky import IContainerBackend, ILease, ILeaseHolder, IRouting, Visit
 from sticky.journal.service import NOT_WHOLE, JournalService, NoJournalService
 from sticky.listeners import Listeners
+from sticky.observe.safely import safely
 from sticky.turn_leases import TurnLease
 from sticky.workers.far import FarDaemon
 from sticky.workers.leaving import RESTARTED, Leaving
@@ -78,6 +80,8 @@ class Resting:
         """This one decides. `let_in` judges what visitors show; None: it does that, too."""
         asked, self._waiting = self._waiting, {}
         for waiting, (claims, holder, websocket) in asked.items():
+            if waiting.called:
+                continue  # it left when one before it was answered
             try:
                 if isinstance(claims, Visit) and claims.shown is not None and let_in is not None:
                     let_in(claims.shown)
@@ -171,26 +175,29 @@ class SteppingDown:
         for server in self._servers.all():
             server.rest()
         assert isinstance(self._journal, JournalService)
+        problems: list[Failure] = []
         # From here on nothing is promised: whoever asks through a connection that is there already is refused.
-        journal = Deferred.fromCoroutine(self._journal.rest())
-        await self._admin.rest()
-        await journal
+        resting = [Deferred.fromCoroutine(self._journal.rest()), Deferred.fromCoroutine(self._admin.rest())]
+        for one in resting:
+            await one.addErrback(problems.append)
+        if problems:
+            problems[0].raiseException()
         return len(self._proxies.members) + (self._edge is not None)
 
     def wake(self) -> None:
-        """See `restarting.Old`."""
+        """See `restarting.Old`. A part that cannot go on keeps no other from it, and the operator's API least of all."""
         assert isinstance(self._journal, JournalService)
-        self._journal.wake()
-        self._admin.wake()
+        safely(self.log, self._journal.wake)
         for server in self._servers.all():
-            server.wake()
-        self._health.startService()
-        self._proxies.wake()
+            safely(self.log, server.wake)
+        safely(self.log, self._health.startService)
+        safely(self.log, self._proxies.wake)
         if self._edge is not None:
             self._edge.context.routing = self._servers
-            self._edge.control.resume()
+            safely(self.log, self._edge.control.resume)
             self._resting.go(self._servers, self._edge.control.let_in)
         self._listeners.resume()
+        safely(self.log, self._admin.wake)
 
     def leave(self, path: str) -> None:
         """See `restarting.Old`."""
@@ -249,7 +256,7 @@ class SteppingDown:
 
     def _empty(self) -> None:
         # Where nobody had to go, whoever asked for the restart has not heard yet that it succeeded.
-        self._said.addCallback(lambda _: self._over())
+        self._said.addBoth(lambda _: self._over())
 
     async def _end(self) -> None:
         """The process is about to end, in order or by a signal."""

@@ -37,6 +37,7 @@ class Successor:
         self, found: Inheritance, listeners: Listeners, admin: AdminService, proxies: Proxies, reactor: Any
     ) -> None:
         self._found = found
+        self._admin = admin
         self._proxies = proxies
         self._reactor = reactor
         self._up = False
@@ -50,9 +51,9 @@ class Successor:
         os.close(self._said)
         journal.inherit(self._found.lock)
 
-    def take_over(self, take_up: Callable[[], None], open_up: Callable[[], None]) -> None:
+    def take_over(self, take_up: Callable[[], None], begin: Callable[[], None], open_up: Callable[[], None]) -> None:
         """See `daemon.Predecessor`."""
-        doing = Deferred.fromCoroutine(self._take_over(take_up, open_up))
+        doing = Deferred.fromCoroutine(self._take_over(take_up, begin, open_up))
         doing.addErrback(self._failed)
 
     def give_up(self) -> None:
@@ -60,7 +61,9 @@ class Successor:
         if not self._up:
             os._exit(1)
 
-    async def _take_over(self, take_up: Callable[[], None], open_up: Callable[[], None]) -> None:
+    async def _take_over(
+        self, take_up: Callable[[], None], begin: Callable[[], None], open_up: Callable[[], None]
+    ) -> None:
         link = Link(self._reactor)
         link.lost = self._lost
         factory = Factory.forProtocol(lambda: link)
@@ -69,12 +72,15 @@ class Successor:
             self._reactor.adoptStreamConnection(given.fileno(), socket.AF_UNIX, factory)
         answer = await link.ask(TAKE_OVER, pid=os.getpid())
         take_up()
+        # What its configuration cannot have ends this daemon now, not when there is no other one any more.
+        self._admin.take_over()
         self._proxies.open()
         self._proxies.expect(answer["proxies"])
         # Not in charge before the old one has said so: it may have lost patience, or been told to end, meanwhile.
         await link.ask(UP, socket=self._proxies.socket, pid=os.getpid(), version=__version__)
         self._up = True
         link.leave()
+        begin()
         await self._proxies.gathered(GATHERS_WITHIN)
         open_up()
         os.dup2(self._found.stderr, 2)

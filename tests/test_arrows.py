@@ -185,6 +185,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "isticky",
         "journal.service",
         "listeners",
+        "observe.safely",
         "sockets",
         "turn_leases",
         "workers",

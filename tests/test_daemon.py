@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from twisted.application.service import Service
@@ -10,6 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from sticky.core.values import ServerName
 from sticky.daemon import Daemon, Servers
 from sticky.journal.service import NoJournalService
 
@@ -77,6 +79,30 @@ class StopTests(DaemonCase):
         self.successResultOf(stopped)
         self.assertEqual(left, ["as somebody else's proxy"])
 
+    def test_whoever_fails_to_say_so_keeps_nothing_from_being_stopped(self) -> None:
+        def fails() -> Deferred[None]:
+            raise ProcessLookupError
+
+        self.daemon.decide = fails
+        stopped = self.daemon.stopService()
+        self.websockets.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual(len(self.flushLoggedErrors(ProcessLookupError)), 1)
+
+    def test_a_journal_that_hangs_does_not_keep_it_for_ever(self) -> None:
+        hangs: Deferred[None] = Deferred()
+
+        async def close() -> None:
+            await hangs
+
+        self.patch(self.daemon._journal, "close", close)
+        stopped = self.daemon.stopService()
+        self.websockets.callback(None)
+        self.assertNoResult(stopped)
+        self.clock.advance(7.1)
+        self.successResultOf(stopped)
+        self.assertEqual(len(self.flushLoggedErrors()), 1)
+
     def test_whoever_cannot_say_so_does_not_keep_it_for_ever(self) -> None:
         self.daemon.decide = Deferred
         stopped = self.daemon.stopService()
@@ -91,16 +117,50 @@ class Before:
 
     def __init__(self) -> None:
         self.done: list[str] = []
+        self.patience = 0.0
+        self.take_up: Any = None
+        self.begin: Any = None
         self.open_up: Any = None
 
-    def take_over(self, take_up: Any, open_up: Any) -> None:
-        self.open_up = open_up
+    def take_over(self, take_up: Any, begin: Any, open_up: Any) -> None:
+        self.take_up, self.begin, self.open_up = take_up, begin, open_up
 
     def give_up(self) -> None:
         self.done.append("give up")
 
 
+class Noting:
+    """A Server and a backend in one, that note what they are told."""
+
+    server = ServerName("one")
+    running = False
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.fleet = SimpleNamespace(capacity=SimpleNamespace(containers={}))
+
+    def __getattr__(self, name: str) -> Any:
+        def note(*_: object) -> tuple[()]:
+            self.told.append(name)
+            return ()
+
+        return note
+
+
 class SuccessorTests(DaemonCase):
+    def test_nothing_is_carried_out_nor_killed_before_it_is_in_charge(self) -> None:
+        """The earlier one may yet go on, with all its containers."""
+        self.daemon.predecessor = before = Before()  # type: ignore[assignment]
+        one = Noting()
+        self.daemon._servers.add(one)  # type: ignore[arg-type]
+        self.daemon._backends = [one]  # type: ignore[list-item]
+        self.daemon.startService()
+        self.assertEqual(one.told, [])
+        before.take_up()
+        self.assertEqual(one.told, ["rest", "recall"])
+        before.begin()
+        self.assertEqual(one.told, ["rest", "recall", "wake", "orphans"])
+
     def test_told_to_end_it_asks_first_who_is_in_charge_and_never_opens_up(self) -> None:
         self.daemon.predecessor = before = Before()  # type: ignore[assignment]
         self.daemon.startService()

@@ -126,8 +126,11 @@ class SlowEndpointTests(SynchronousTestCase):
         self.assertEqual(port.calls, ["stop", "close"])
 
     def test_where_there_is_no_room_for_the_address_it_serves_and_writes_that_later(self) -> None:
+        reasons = [(errno.ENOSPC, "No space left on device"), (errno.EACCES, "Permission denied")]
+        trouble = iter(reasons)
+
         def full(path: Path, text: str) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise OSError(*next(trouble))
 
         said: list[str] = []
         self.patch(self.listeners, "log", FakeLog(said))
@@ -135,7 +138,7 @@ class SlowEndpointTests(SynchronousTestCase):
         self.endpoint.listening.callback(Port())
         self.listeners.startService()
         self.clock.advance(listeners.AGAIN_AFTER)
-        self.assertEqual(said, ["No space left on device"] * 2)
+        self.assertEqual(said, [reason for _, reason in reasons])
         self.assertFalse((self.folder / "url").exists())
         room.restore()
         self.clock.advance(listeners.AGAIN_AFTER)

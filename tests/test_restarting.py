@@ -238,6 +238,19 @@ class RestarterTests(SynchronousTestCase):
         self.failureResultOf(answer, errors.BadConfiguration)
         self.assertEqual(self.old.done, ["rest", "wake"])
 
+    def test_told_to_end_when_the_new_one_has_just_died_it_goes_on_to_its_end(self) -> None:
+        answer = self.restarter.restart()
+        self.ready()
+        self.old.rested.callback(1)
+        self.new.kill()
+        self.new.wait()
+        decided = self.restarter.decide()
+        self.assertNoResult(decided)
+        self.lost()
+        self.successResultOf(decided)
+        self.failureResultOf(answer, errors.BadConfiguration)
+        self.assertEqual(self.old.done, ["rest", "wake"])
+
     def test_one_at_a_time(self) -> None:
         answer = self.restarter.restart()
         self.assertRaises(errors.RestartUnderWay, self.restarter.restart)

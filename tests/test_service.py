@@ -15,11 +15,13 @@ from zope.interface.verify import verifyObject
 from sticky import errors
 from sticky.containers.memory import MemoryBackend, MemoryContainer
 from sticky.core.container import PROVEN_AFTER
+from sticky.core.effects import EndSession
 from sticky.core.fleet import Fleet, Ids
 from sticky.core.records import ContainerCreated, ContainerMoved, SessionCreated
 from sticky.core.tokens import Claims, SigningKey, Verifier
 from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, Policy, ServerName, SessionId
 from sticky.isticky import NO_SESSION, ContainerSpec, Credentials, ILease, ILeaseHolder, SessionStatus, StartRequest
+from sticky.journal.service import Found
 from sticky.journal.store import Entry, Placed, Unplaced
 from sticky.lease import Lease
 from sticky.minting import Minting
@@ -571,6 +573,32 @@ class DurabilityTests(ServiceCase):
         self.assertIn(SessionCreated, {type(entry[1]) for entry in self.journal.written})
         self.journal.commit()
         self.successResultOf(answer)
+
+    def test_what_is_taken_up_at_rest_is_carried_out_when_it_wakes(self) -> None:
+        """A daemon that is to replace another one learns what there is, and touches nothing before it is in charge."""
+        self.build(max_concurrency=1, target_concurrency=1)
+        stopping, dying = self.session(), self.session()
+        stops, dies = self.backend.spawned
+        stops.ignores_term = True
+        self.service.stop_container(stopping.container)
+        self.assertEqual(stops.signals, ["TERM"])
+        memory, places = self.service.memory()
+        self.backend.crash()
+        dies.kill()
+        self.clock.advance(0)
+        machine = self.backend.machine
+        self.build(max_concurrency=1, target_concurrency=1)
+        self.backend.machine = machine
+        self.service.rest()
+        self.journal.written.clear()
+        self.service.recall(Found(memory, places, True))
+        self.clock.advance(0)
+        self.assertEqual(self.journal.written, [(NAME, Unplaced(dying.container))])  # that was seen: it is no more
+        self.assertEqual((stops.signals, self.clock.getDelayedCalls()), (["TERM"], []))
+        self.service.wake()
+        self.assertEqual(stops.signals, ["TERM", "TERM"])
+        ended = [record for _, record in self.journal.written if isinstance(record, EndSession)]
+        self.assertEqual([(end.session, end.reason) for end in ended], [(dying.session, EndReason.CONTAINER_LOST)])
 
     def test_a_container_is_spawned_after_its_intent_is_durable(self) -> None:
         self.build()

@@ -75,6 +75,16 @@ class RestingTests(SynchronousTestCase):
         assert isinstance(other, Deferred)
         self.assertEqual((self.successResultOf(other), len(broken.asked)), ("a lease", 2))
 
+    def test_one_that_leaves_when_another_is_answered_is_not_asked_for(self) -> None:
+        other = self.resting.begin(claims(), Holder())
+        assert isinstance(other, Deferred)
+        self.waiting.addErrback(lambda failure: other.cancel())
+        broken = Broken()
+        self.resting.go(broken)  # type: ignore[arg-type]
+        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
+        self.failureResultOf(other, CancelledError)
+        self.assertEqual(len(broken.asked), 1)
+
     def test_what_becomes_of_it_is_its_answer(self) -> None:
         self.resting.go(self.slow)  # type: ignore[arg-type]
         self.assertNoResult(self.waiting)
@@ -170,6 +180,60 @@ class RestTests(SynchronousTestCase):
         self.assertNoResult(resting)
         closed.callback(None)
         self.assertEqual(self.successResultOf(resting), 2)
+
+    def test_it_fails_when_all_of_it_is_over_and_not_before(self) -> None:
+        """Else the journal would be opened again while it is about to be closed."""
+        closed: Deferred[None] = Deferred()
+
+        async def cannot() -> None:
+            raise OSError(28, "No space left on device")
+
+        class Kept(Journal):
+            async def rest(self) -> None:
+                await closed
+
+        def nothing() -> None: ...
+
+        old = SteppingDown.__new__(SteppingDown)
+        old._edge = None
+        old._listeners = SimpleNamespace(pause=nothing)  # type: ignore[assignment]
+        old._proxies = SimpleNamespace(rest=nothing, members=[])  # type: ignore[assignment]
+        old._health = SimpleNamespace(stopService=nothing)
+        old._servers = SimpleNamespace(all=list)  # type: ignore[assignment]
+        old._admin = SimpleNamespace(rest=cannot)  # type: ignore[assignment]
+        old._journal = Kept()
+        resting = old.rest()
+        self.assertNoResult(resting)
+        closed.callback(None)
+        self.failureResultOf(resting, OSError)
+
+
+class WakeTests(SynchronousTestCase):
+    def test_a_part_that_cannot_go_on_keeps_no_other_from_it(self) -> None:
+        steps: list[str] = []
+
+        def part(name: str) -> Any:
+            def goes_on() -> None:
+                steps.append(name)
+                raise OSError(28, f"{name} has no room")
+
+            return goes_on
+
+        class Kept(Journal):
+            def wake(self) -> None:
+                part("journal")()
+
+        old = SteppingDown.__new__(SteppingDown)
+        old._edge = None
+        old._journal = Kept()
+        old._servers = SimpleNamespace(all=lambda: [SimpleNamespace(wake=part(name)) for name in ("one", "two")])  # type: ignore[assignment]
+        old._health = SimpleNamespace(startService=part("health"))
+        old._proxies = SimpleNamespace(wake=part("proxies"))  # type: ignore[assignment]
+        old._listeners = SimpleNamespace(resume=lambda: steps.append("listeners"))  # type: ignore[assignment]
+        old._admin = SimpleNamespace(wake=part("admin"))  # type: ignore[assignment]
+        old.wake()
+        self.assertEqual(steps, ["journal", "one", "two", "health", "proxies", "listeners", "admin"])
+        self.assertEqual(len(self.flushLoggedErrors(OSError)), 6)
 
 
 class LeavingTests(SynchronousTestCase):

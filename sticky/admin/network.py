@@ -8,12 +8,14 @@ from typing import Any
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.endpoints import serverFromString
-from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.internet.interfaces import IDelayedCall, IProtocolFactory
 from twisted.logger import Logger
 from twisted.protocols.policies import WrappingFactory
 from twisted.python.failure import Failure
 
 from sticky.startup import CANNOT_START, give_up
+
+AGAIN_AFTER = 5.0  #: seconds between two attempts to have again what was given up for another daemon
 
 
 class AdminPorts(Service):
@@ -26,30 +28,56 @@ class AdminPorts(Service):
         self._factory = WrappingFactory(site)
         self._factory.noisy = False
         self._reactor = reactor
-        self._ports: list[IListeningPort] = []
+        self._ports: dict[str, Any] = {}  # by endpoint
+        self._again: IDelayedCall | None = None
 
     def privilegedStartService(self) -> None:
-        """Open the ports. One that is taken ends the process, with a line on stderr and exit status 1."""
+        """Open the ports; who connects waits. One that is taken ends the process, with a line on stderr and exit status 1."""
         super().privilegedStartService()  # type: ignore[no-untyped-call]
-        for endpoint in self._endpoints:
-            failures: list[Failure] = []
-            listening = serverFromString(self._reactor, endpoint).listen(self._factory)
-            listening.addCallbacks(self._ports.append, failures.append)
-            if failures:  # outside the callback, which would swallow the exit
-                reason = failures[0].getErrorMessage()
-                give_up(f"cannot open the admin port {endpoint}: {reason} (daemon.admin_listen)", CANNOT_START)
+        problem = self._open()
+        if problem:
+            give_up(f"{problem} (daemon.admin_listen)", CANNOT_START)
 
     def startService(self) -> None:
-        """Say where."""
+        """Serve, and say where."""
         super().startService()  # type: ignore[no-untyped-call]
-        for port in self._ports:
-            address: Any = port.getHost()
+        for port in self._ports.values():
+            port.startReading()
+            address = port.getHost()
             self.log.info("the admin API listens on {host} port {port}", host=address.host, port=address.port)
+
+    def wake(self) -> None:
+        """Serve again after `stopService`. A port that somebody has taken meanwhile is tried for until it is free."""
+        self._again = None
+        problem = self._open()
+        if problem:
+            self.log.error("{problem}; it is tried again", problem=problem)
+            self._again = self._reactor.callLater(AGAIN_AFTER, self.wake)
+        else:
+            self.startService()
+
+    def _open(self) -> str:
+        """Those that are not open. Returns what is wrong with one that cannot be."""
+        for endpoint in self._endpoints:
+            if endpoint in self._ports:
+                continue
+            opened: list[Any] = []
+            failures: list[Failure] = []
+            serverFromString(self._reactor, endpoint).listen(self._factory).addCallbacks(opened.append, failures.append)
+            for failure in failures:
+                return f"cannot open the admin port {endpoint}: {failure.getErrorMessage()}"
+            for port in opened:
+                port.stopReading()
+                self._ports[endpoint] = port
+        return ""
 
     def stopService(self) -> Deferred[Any]:
         """Close the ports and drop who is connected."""
         super().stopService()  # type: ignore[no-untyped-call]
-        closing = [port.stopListening() for port in self._ports]
+        again, self._again = self._again, None
+        if again is not None:
+            again.cancel()
+        closing = [port.stopListening() for port in self._ports.values()]
         self._ports.clear()
         for connection in list(self._factory.protocols):
             connection.transport.abortConnection()

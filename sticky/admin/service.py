@@ -83,6 +83,10 @@ class AdminService(Service):
         if not self.succeeds:
             self._make_way()
 
+    def take_over(self) -> None:
+        """As `privilegedStartService`, once an earlier daemon has given the addresses up: it may still go on, if we cannot."""
+        self._make_way()
+
     def _make_way(self) -> None:
         self._ports.privilegedStartService()
         if self._path is None:
@@ -94,14 +98,18 @@ class AdminService(Service):
                 _refuse(self._path, error)
 
     def startService(self) -> None:
-        """Listen: as the user that the daemon runs as from now on, whose socket it is to be. Fails as above."""
+        """Listen: as the user that the daemon runs as from now on, whose socket it is to be.
+
+        Fails as above; not after an earlier daemon, which has gone by now: that is no reason to end its sessions, too.
+        """
         super().startService()  # type: ignore[no-untyped-call]
-        if self.succeeds:
-            self._make_way()
         self._publisher.addObserver(self._recent)
         self._ports.startService()
         if self._path is None:
             self.log.warn("there is no admin socket: its path would be too long (daemon.admin)")
+            return
+        if self.succeeds:
+            self._try(self._path)
             return
         try:
             self._open(self._path)
@@ -132,11 +140,14 @@ class AdminService(Service):
                 "nobody is told that the admin socket is {path}: {reason}", path=str(path), reason=str(error)
             )
 
-    def _try_again(self, path: Path) -> None:
+    def _try(self, path: Path) -> None:
         try:
             self._open(path)
         except (sockets.Taken, OSError, CannotListenError) as error:
             self.log.error("there is no admin socket: {reason}", reason=str(error))
+
+    def _try_again(self, path: Path) -> None:
+        self._try(path)
         if self._port is not None:
             self.log.info("the admin socket {path} is there", path=str(path))
 
@@ -174,10 +185,9 @@ class AdminService(Service):
 
     def wake(self) -> None:
         """Nobody has taken over: listen again."""
-        self._ports.privilegedStartService()
-        self._ports.startService()
+        self._ports.wake()
         if self._path is not None:
-            self._open(self._path)
+            self._try(self._path)
 
     def leave(self) -> Deferred[None]:
         """The other daemon answers. Who is connected has a moment to read the last answer; fires when it is over."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -218,6 +219,23 @@ class RestartTests(RestartCase):
             self.assertIn("cannot open the journal", self.restart(status=Status.USAGE))
         self.assertEqual(self.lock_pid(), pid)
         self.assertEqual(int(self.get(token).text.split()[1]), count + 1)
+
+    def test_a_new_daemon_that_cannot_have_its_admin_port_leaves_the_old_one_in_charge(self) -> None:
+        self.serve(server("one", COUNTER))
+        token, pid = self.token(), self.lock_pid()
+        count = int(self.get(token).text.split()[1])
+        config = self.folder / "sticky.toml"
+        good = config.read_text()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            listen = f'[daemon]\nadmin_listen = ["tcp:{port}:interface=127.0.0.1"]\n'
+            config.write_text(good.replace("[daemon]\n", listen, 1))
+            self.assertIn("cannot open the admin port", self.restart(status=Status.USAGE))
+        self.assertEqual(self.lock_pid(), pid)
+        self.assertEqual(int(self.get(token).text.split()[1]), count + 1)
+        self.assertEqual(self.start().status_code, 200)
+        self.restarted()
+        socket.create_connection(("127.0.0.1", port), 5).close()
 
     def test_a_crash_of_the_new_one_is_a_crash_like_any_other(self) -> None:
         self.serve(server("one", COUNTER))
