@@ -125,7 +125,9 @@ class Admin:
         with self._answer(method, address, query, body, timeout) as response:
             try:
                 answer = json.loads(response.read())
-            except (ValueError, OSError, http.client.HTTPException):
+            except (OSError, http.client.HTTPException):
+                raise _broken_off("its answer") from None
+            except ValueError:
                 raise self._strange() from None
         if not isinstance(answer, dict):
             raise self._strange()
@@ -142,8 +144,10 @@ class Admin:
                     *lines, rest = (rest + data).split(b"\n")
                     values = [json.loads(line) for line in lines]
                 except (ValueError, OSError, http.client.HTTPException):
-                    raise Problem("the daemon broke the stream off; it may have stopped", Status.NO_DAEMON) from None
+                    raise _broken_off("the stream") from None
                 yield from values
+                if not data and rest:
+                    raise _broken_off("the stream")
                 if not data:
                     return
 
@@ -166,7 +170,7 @@ class Admin:
         except TimeoutError:
             _close(connection)
             raise Problem(
-                f"the daemon does not answer on {self._way.where} ({timeout:g} s)",
+                f"the daemon does not answer on {self._way.where}" + ("" if timeout is None else f" ({timeout:g} s)"),
                 Status.NO_DAEMON,
                 "It may be stopped (SIGSTOP) or stuck: look at its log.",
             ) from None
@@ -198,6 +202,10 @@ class Admin:
 
     def _strange(self) -> Problem:
         return Problem(f"whatever listens on {self._way.where} is no Sticky daemon", Status.NO_DAEMON)
+
+
+def _broken_off(what: str) -> Problem:
+    return Problem(f"the daemon broke {what} off; it may have stopped", Status.NO_DAEMON)
 
 
 def _close(connection: http.client.HTTPConnection | None) -> None:

@@ -30,6 +30,7 @@ class Reply:
     body: Any = None
     status: int = 200
     lines: list[Any] | None = None
+    lacks: int = 0  #: so many bytes of the end are announced and never come
     version: str | None = __version__
     api: str = str(API)
 
@@ -66,9 +67,12 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.version is not None:
             self.send_header("sticky-version", reply.version)
             self.send_header("sticky-api", reply.api)
-        self.end_headers()
         lines = [reply.body] if reply.lines is None else reply.lines
-        self.wfile.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        if reply.lacks and reply.lines is None:
+            self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text[: len(text) - reply.lacks])
 
     do_POST = do_GET
 

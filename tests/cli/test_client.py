@@ -7,7 +7,8 @@ import socket
 from pathlib import Path
 
 from sticky._version import __version__
-from sticky.cli.client import path
+from sticky.cli.client import Admin, path
+from sticky.cli.problems import Problem
 from tests.cli.daemon import CommandCase, Reply
 
 
@@ -85,6 +86,29 @@ class UnreachableTests(CommandCase):
         self.assertIn("is no Sticky daemon", self.complaint("status", status=3))
         self.replies["GET /v1/status"] = Reply([1])
         self.assertIn("is no Sticky daemon", self.complaint("status", status=3))
+
+    def test_a_daemon_that_dies_in_the_middle_of_its_answer(self) -> None:
+        self.listen()
+        self.replies["GET /v1/status"] = Reply(self.status(), lacks=3)
+        self.assertIn("the daemon broke its answer off; it may have stopped", self.complaint("status", status=3))
+
+    def test_a_daemon_that_dies_in_the_middle_of_a_line(self) -> None:
+        self.listen()
+        self.replies["GET /v1/lines"] = Reply(lines=[1, {"two": 2}], lacks=3)
+        stream = Admin(self.folder).stream("/v1/lines")
+        self.assertEqual(next(stream), 1)
+        problem = self.assertRaises(Problem, next, stream)
+        self.assertIn("the daemon broke the stream off", str(problem))
+
+    def test_a_stream_that_cannot_be_connected_to(self) -> None:
+        """Of one no time is known: it may take as long as it wants, once it has begun."""
+
+        def silent(*_: object) -> None:
+            raise TimeoutError
+
+        self.patch(socket.socket, "connect", silent)
+        problem = self.assertRaises(Problem, next, Admin(self.folder).stream("/v1/lines"))
+        self.assertIn("the daemon does not answer on ", str(problem))
 
 
 class VersionTests(CommandCase):
