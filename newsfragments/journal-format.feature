@@ -1,0 +1,1 @@
+The journal has a new format (2), which a daemon with many ended sessions reads in a sixth of the time; format 1 is read. A daemon of an earlier version puts it aside: make a backup before you upgrade if you may want to go back.
