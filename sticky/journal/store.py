@@ -1,7 +1,4 @@
-"""The journal's file: one SQLite database, one ordered log, and where containers are. Blocking; knows no thread and no reactor.
-
-One process at a time: the caller holds the state directory's lock.
-"""
+"""What the journal's file holds: one ordered log, and where containers are. Blocking; knows no thread and no reactor."""
 
 from __future__ import annotations
 
@@ -20,11 +17,10 @@ from sticky.core.memory import Memory
 from sticky.core.records import Record
 from sticky.core.values import ContainerId, ServerName
 from sticky.journal.codec import Unreadable, decode, encode, lines_of, rows_of
+from sticky.journal.file import Damaged, JournalFile, damage_told, identity, is_damage, put_aside
 
 SCHEMA = 2
 _READABLE = (1, SCHEMA)
-CACHE_KIB = 256  #: of the file that SQLite keeps in memory
-_VERSIONS = 20  # bytes of a database's header, of which the last two say who may write and read it: 1 or 2 (fileformat.html, 1.3.3)
 #: Rows in the log that a shorter one would not have, before it is written anew. A daemon that starts reads 100,000 a second.
 SHORTEN_ABOVE = 20_000
 
@@ -35,18 +31,6 @@ CREATE TABLE IF NOT EXISTS log (
 );
 CREATE TABLE IF NOT EXISTS places (container TEXT PRIMARY KEY, server TEXT NOT NULL, place TEXT NOT NULL) WITHOUT ROWID;
 """
-
-
-#: Errors of SQLite that are not the file's fault.
-_PASSING = {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_NOMEM,
-}
 
 
 def _sum(server: str, line: str) -> int:
@@ -73,10 +57,6 @@ class Unplaced:
 Entry = tuple[ServerName, Record | Placed | Unplaced]
 
 
-class Damaged(Exception):
-    """The file is not a journal, or not a whole one. The text says what is wrong, for the operator."""
-
-
 class Store:
     """An open journal. Raises `sqlite3.Error` from every method when the disk is full or fails; nothing is half written."""
 
@@ -92,19 +72,25 @@ class Store:
         self.same_boot = True  #: whether what was found is of this boot: if not, its times mean nothing
         self._rows = 0  # in the log
         self._needed = 0  # that many of them at least had to be there when it was read or written anew
-        self._files: dict[Path, tuple[int, int]] = {}  # device and inode of each as we opened it
-        self._directory = _identity(path.parent)
-        self.writable = True  #: False where the file system can only be read: what is there was found all the same
+        self._directory = identity(path.parent)
+        self._file: JournalFile | None = None  # None: it was given up, and could not be opened again yet
+        self._befell: list[str] = []  # what was wrong with files of before, until there is a whole one
         self._connect(read)
+
+    @property
+    def writable(self) -> bool:
+        """False where the file system can only be read: what is there was found all the same."""
+        return self._file is not None and self._file.writable
 
     def in_place(self) -> bool:
         """Whether what we write to is what the next daemon will find: False when a file was removed, moved or replaced."""
-        return all(_identity(path) == identity for path, identity in self._files.items())
+        file = self._file
+        return file is None or file.in_place()  # None: the next `rewrite` opens what is there
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Append in order, all or nothing."""
         entries = list(entries)
-        with _Transaction(self._db):
+        with self._opened.transaction():
             for server, entry in entries:
                 if isinstance(entry, Placed):
                     self._db.execute(
@@ -127,30 +113,42 @@ class Store:
     ) -> str | None:
         """Put this in place of all that was written: the shortest log that amounts to it.
 
-        If the file is not there any more, or has been damaged while it was open, a new one is begun; returns what was wrong.
+        If the file is not there any more, or has been damaged while it was open, a new one is begun; returns what was wrong. Raises
+        `FileNotFoundError` where its directory is not what it was, `OSError` and `Damaged` where no file can be opened, and may be
+        called again after each.
         """
-        if _identity(self.path.parent) != self._directory:
+        if identity(self.path.parent) != self._directory:
             raise FileNotFoundError(errno.ENOENT, "its directory was moved or replaced", str(self.path.parent))
-        if not self.writable:
-            self._db.close()
+        self._see_to_file()
+        try:
+            self._rewrite(memories, places)
+        except sqlite3.Error as error:
+            if not is_damage(error):
+                raise
+            self._put_aside(str(error))
             self._connect(read=False)
             self._rewrite(memories, places)
-            return None
-        if not self.in_place():
-            wrong = f"{self.path} was removed or replaced"
-        else:
+        befell, self._befell = self._befell, []
+        return "; ".join(befell) or None
+
+    def _see_to_file(self) -> None:
+        """Open one that can be written, where the next daemon will find it."""
+        if self._file is not None and not self._file.writable:
+            self.close()
+        elif not self.in_place():
+            self._put_aside(f"{self.path} was removed or replaced")
+        if self._file is None:
             try:
-                self._rewrite(memories, places)
-                return None
-            except sqlite3.Error as error:
-                if not _is_damage(error):
-                    raise
-                wrong = str(error)
-        self._db.close()
-        wrong += f"; what was there is kept as {aside}" if (aside := _put_aside(self.path)) else ""
-        self._connect(read=False)
-        self._rewrite(memories, places)
-        return wrong
+                self._connect(read=False)
+            except Damaged as damage:
+                self._put_aside(str(damage))
+                self._connect(read=False)
+
+    def _put_aside(self, wrong: str) -> None:
+        self.close()
+        self._befell.append(wrong)
+        if aside := put_aside(self.path):
+            self._befell.append(f"what was there is kept as {aside}")
 
     def _rewrite(
         self,
@@ -163,7 +161,7 @@ class Store:
             for server, here in places.items()
             for container, place in here.items()
         ]
-        with _Transaction(self._db):
+        with self._opened.transaction():
             self._db.execute("DELETE FROM log")
             self._db.execute("DELETE FROM places")
             self._append(rows)
@@ -176,82 +174,53 @@ class Store:
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def _opened(self) -> JournalFile:
+        if self._file is None:
+            raise sqlite3.OperationalError("it is not open")  # `rewrite` opens it
+        return self._file
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        return self._opened.db
 
     def _connect(self, read: bool) -> None:
-        # Created with its mode, so that it is never readable for others, not even for a moment.
+        self._file = JournalFile(self.path, read=read)
         try:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self.writable = True
-        except OSError as error:
-            if error.errno != errno.EROFS or not read or not self.path.exists():
-                raise
-            self.writable = False
-        self._db = sqlite3.connect(self._name(), uri=True, isolation_level=None, check_same_thread=False, timeout=1.0)
-        try:
-            self._open(read)
+            with damage_told(self.path):
+                self._open(read)
         except BaseException:
-            self._db.close()
+            self.close()
             raise
-        found = {path: _identity(path) for path in _parts(self.path)[:2]}
-        self._files = {path: identity for path, identity in found.items() if identity is not None}
-
-    def _name(self) -> str:
-        """For SQLite. One that can only be read has no index to make for what was committed last, unless it is there already."""
-        name = self.path.absolute().as_uri()
-        if self.writable:
-            return name
-        return f"{name}?mode=ro" if _parts(self.path)[1].exists() else f"{name}?immutable=1"
 
     def _open(self, read: bool) -> None:
-        try:
-            # NORMAL in WAL mode: a commit is safe against the death of this process, which is all that is promised.
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            # What is appended is not read again: the 2 MB of old pages that SQLite would keep are of no use.
-            self._db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            if (verdict := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                raise Damaged(f"{self.path}: {verdict}")
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, *_READABLE):
-                raise Damaged(f"{self.path}: written by another version (schema {version}, this one is {SCHEMA})")
-            if not version and not self.writable:
-                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self.path))
-            if not version:  # what is there already takes no room on a disk that may be full
-                self._db.executescript(_TABLES)
-                self._db.execute(f"PRAGMA user_version = {SCHEMA}")
-            if self.writable:
-                self._try_to_write()
-            if read:
-                self._read()
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            if self._may_work_later(error):
-                raise
-            raise Damaged(f"{self.path}: {error}") from None
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, *_READABLE):
+            raise Damaged(f"{self.path}: written by another version (schema {version}, this one is {SCHEMA})")
+        if not version and not self.writable:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self.path))
+        if not version:  # what is there already takes no room on a disk that may be full
+            self._db.executescript(_TABLES)
+            self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+        if self.writable:
+            self._try_to_write()
+        if read:
+            self._read()
 
     def _try_to_write(self) -> None:
         """With a header that speaks of a later format it can be read, and no write ever succeeds."""
         try:
             self._db.execute("DELETE FROM meta WHERE 0")
-            self._db.execute(
-                f"PRAGMA user_version = {SCHEMA}"
-            )  # an earlier version does not read what is written from here on
+            # An earlier version does not read what is written from here on.
+            self._db.execute(f"PRAGMA user_version = {SCHEMA}")
         except sqlite3.Error as error:
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
                 raise
             # Somebody looks into it just now, or the disk is full: sessions of before are served meanwhile.
-
-    def _may_work_later(self, error: Exception) -> bool:
-        """Whether the disk, the rights or another process are to blame rather than what the file holds."""
-        code = getattr(error, "sqlite_errorcode", None)
-        if code is not None and code & 0xFF == sqlite3.SQLITE_READONLY:
-            # Said of a file whose header speaks of a later format; and where rights, the disk, or its index are to blame.
-            return not self._of_a_later_format()
-        return code is not None and code & 0xFF in _PASSING
-
-    def _of_a_later_format(self) -> bool:
-        with self.path.open("rb") as file:
-            return max(file.read(_VERSIONS)[-2:], default=0) > 2
 
     def _append(self, rows: Iterable[tuple[str, str]]) -> None:
         self._db.executemany(
@@ -302,30 +271,6 @@ class Store:
         return self.memories[server]
 
 
-class _Transaction:
-    """All or nothing, also when the COMMIT itself fails."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            try:
-                self._db.execute("COMMIT")
-            except sqlite3.Error:
-                self._roll_back()
-                raise
-        else:
-            self._roll_back()
-
-    def _roll_back(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
-
-
 def open_store(path: Path, boot: str, *, read: bool = True) -> tuple[Store, str | None]:
     """The journal, and what could not be recovered (None: nothing was lost). `read` as for `Store`.
 
@@ -334,36 +279,8 @@ def open_store(path: Path, boot: str, *, read: bool = True) -> tuple[Store, str 
     try:
         return Store(path, boot, read=read), None
     except Damaged as damage:
-        aside = _put_aside(path)
+        aside = put_aside(path)
         return Store(path, boot), f"{damage}; kept as {aside}"
-
-
-def _put_aside(path: Path) -> Path | None:
-    """The name that it is kept under; None where nothing was there."""
-    number = 1
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
-    there = [part for part in _parts(path) if part.exists()]
-    for part in there:
-        part.rename(aside.with_name(aside.name + part.name.removeprefix(path.name)))
-    return aside if there else None
-
-
-def _parts(path: Path) -> list[Path]:
-    """The database, what was committed and is not in it yet, and its index."""
-    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _is_damage(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _amount(memories: Mapping[ServerName, Memory]) -> str:

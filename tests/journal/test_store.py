@@ -19,7 +19,8 @@ from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated, NameExpired, SessionCreated
 from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, ServerName, SessionId
 from sticky.journal import store as room
-from sticky.journal.store import Damaged, Placed, Store, Unplaced, open_store
+from sticky.journal.file import Damaged
+from sticky.journal.store import Placed, Store, Unplaced, open_store
 from tests.journal.test_codec import a_memory
 
 ONE, TWO = ServerName("one"), ServerName("two")
@@ -190,6 +191,56 @@ class StoreTests(SynchronousTestCase):
             store.write([(ONE, created)])
             self.assertTrue(store.writable)
             self.assertEqual(self.open().memories, {TWO: Memory.of([created]), ONE: Memory.of([created])})
+
+    def fails_to_open(self) -> Any:
+        """As without room for its index."""
+
+        def fails(*_: object, **__: object) -> None:
+            raise sqlite3.OperationalError("disk I/O error")
+
+        return self.patch(sqlite3, "connect", fails)
+
+    def test_one_that_can_be_written_again_and_not_yet_be_opened_is_opened_later(self) -> None:
+        created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
+        written = self.open()
+        written.rewrite({ONE: Memory.of([created])}, {})
+        written.close()
+        patched = self.only_read()
+        store = self.open()
+        patched.restore()
+        patched = self.fails_to_open()
+        for _ in range(3):
+            self.assertRaises(sqlite3.OperationalError, store.rewrite, {TWO: Memory.of([created])}, {})
+            self.assertFalse(store.writable)
+        patched.restore()
+        self.assertIsNone(store.rewrite({TWO: Memory.of([created])}, {}))
+        self.assertTrue(store.writable and store.in_place())
+        self.assertEqual(self.open().memories, {TWO: Memory.of([created])})
+
+    def test_one_that_is_damaged_when_it_can_be_written_again_is_put_aside(self) -> None:
+        created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
+        self.open().close()
+        patched = self.only_read()
+        store = self.open()
+        patched.restore()
+        self.path.write_bytes(b"nonsense" * 1000)
+        self.assertIn(".damaged-1", str(store.rewrite({TWO: Memory.of([created])}, {})))
+        self.assertEqual(self.open().memories, {TWO: Memory.of([created])})
+
+    def test_one_that_was_removed_and_cannot_be_opened_is_not_put_aside_at_each_attempt(self) -> None:
+        created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
+        store = self.open()
+        self.path.write_bytes(b"another file's")
+        self.path.with_name(self.path.name + "-wal").unlink()
+        patched = self.fails_to_open()
+        for _ in range(5):
+            self.assertRaises(sqlite3.OperationalError, store.rewrite, {ONE: Memory.of([created])}, {})
+        patched.restore()
+        wrong = str(store.rewrite({ONE: Memory.of([created])}, {}))
+        self.assertIn("was removed or replaced; what was there is kept as", wrong)
+        self.assertEqual(len(list(self.path.parent.glob(f"{self.path.name}.damaged-*"))), 1)
+        self.assertIsNone(store.rewrite({ONE: Memory.of([created])}, {}), "it is said once")
+        self.assertEqual(self.open().memories, {ONE: Memory.of([created])})
 
     def test_nothing_to_be_read_where_nothing_can_be_written_is_an_error(self) -> None:
         self.only_read()
