@@ -57,6 +57,10 @@ class Unplaced:
 Entry = tuple[ServerName, Record | Placed | Unplaced]
 
 
+class Unfoldable(Exception):
+    """A record that does not go with those before it: about what there is not. A fault of ours, not of the disk."""
+
+
 class Store:
     """An open journal. Raises `sqlite3.Error` from every method when the disk is full or fails; nothing is half written."""
 
@@ -70,6 +74,7 @@ class Store:
         self.memories: dict[ServerName, Memory] = {}
         self.places: dict[ServerName, dict[ContainerId, Mapping[str, Any]]] = {}
         self.same_boot = True  #: whether what was found is of this boot: if not, its times mean nothing
+        self._known = False  # whether those are what the file tells
         self._rows = 0  # in the log
         self._needed = 0  # that many of them at least had to be there when it was read or written anew
         self._directory = identity(path.parent)
@@ -88,21 +93,17 @@ class Store:
         return file is None or file.in_place()  # None: the next `rewrite` opens what is there
 
     def write(self, entries: Iterable[Entry]) -> None:
-        """Append in order, all or nothing."""
-        entries = list(entries)
-        with self._opened.transaction():
-            for server, entry in entries:
-                if isinstance(entry, Placed):
-                    self._db.execute(
-                        "INSERT OR REPLACE INTO places VALUES (?, ?, ?)",
-                        (entry.container, server, json.dumps(entry.place)),
-                    )
-                elif isinstance(entry, Unplaced):
-                    self._db.execute("DELETE FROM places WHERE container = ?", (entry.container,))
-                else:
-                    self._append([(server, encode(entry))])
-        for server, entry in entries:
-            self._fold(server, entry)
+        """Append in order, all or nothing. Raises `Unfoldable`, too: what a later daemon could not fold would be damage to it."""
+        if not self._known:
+            self._read()
+        try:
+            with self._opened.transaction():
+                for server, entry in entries:
+                    self._put(server, entry)
+                    self._fold(server, entry)
+        except BaseException:
+            self._forget()  # the file does not have what was folded
+            raise
         if self._rows > SHORTEN_ABOVE + 2 * self._needed:
             self._rewrite(self.memories, self.places)
 
@@ -170,6 +171,7 @@ class Store:
             self._db.execute(f"PRAGMA user_version = {SCHEMA}")
         self.memories = dict(memories)
         self.places = {server: dict(here) for server, here in places.items()}
+        self._known = True
         self._rows = self._needed = len(rows)
 
     def close(self) -> None:
@@ -189,6 +191,7 @@ class Store:
         return self._opened.db
 
     def _connect(self, read: bool) -> None:
+        self._forget()
         self._file = JournalFile(self.path, read=read)
         try:
             with damage_told(self.path):
@@ -228,6 +231,15 @@ class Store:
             ((server, line, _sum(server, line)) for server, line in rows),
         )
 
+    def _put(self, server: ServerName, entry: Record | Placed | Unplaced) -> None:
+        if isinstance(entry, Placed):
+            row = (entry.container, server, json.dumps(entry.place))
+            self._db.execute("INSERT OR REPLACE INTO places VALUES (?, ?, ?)", row)
+        elif isinstance(entry, Unplaced):
+            self._db.execute("DELETE FROM places WHERE container = ?", (entry.container,))
+        else:
+            self._append([(server, encode(entry))])
+
     def _read(self) -> None:
         boot = self._db.execute("SELECT value FROM meta WHERE name = 'boot'").fetchone()
         self.same_boot = boot is None or boot[0] == self._boot
@@ -255,6 +267,10 @@ class Store:
                 self.places.setdefault(server, {})[container] = json.loads(place)
             except ValueError as error:
                 raise Damaged(f"{self.path}: place of {container}: {error}") from None
+        self._known = True
+
+    def _forget(self) -> None:
+        self.memories, self.places, self._known = {}, {}, False
 
     def _fold(self, server: ServerName, entry: Record | Placed | Unplaced) -> None:
         if isinstance(entry, Placed):
@@ -262,7 +278,10 @@ class Store:
         elif isinstance(entry, Unplaced):
             self.places.setdefault(server, {}).pop(entry.container, None)
         else:
-            self._memory(server).add(entry)
+            try:
+                self._memory(server).add(entry)
+            except KeyError as error:
+                raise Unfoldable(f"{server} knows no {error}, of which it was told {entry}") from error
             self._rows += 1
 
     def _memory(self, server: ServerName) -> Memory:

@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from sticky.core.container import ContainerState
 from sticky.core.effects import EndSession
 from sticky.core.memory import Memory
-from sticky.core.records import ContainerCreated, NameExpired, SessionCreated
+from sticky.core.records import ContainerCreated, ContainerMoved, NameExpired, SessionCreated, SessionDrains
 from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, ServerName, SessionId
 from sticky.journal import store as room
 from sticky.journal.file import Damaged
-from sticky.journal.store import Placed, Store, Unplaced, open_store
+from sticky.journal.store import Entry, Placed, Store, Unfoldable, Unplaced, open_store
 from tests.journal.test_codec import a_memory
 
 ONE, TWO = ServerName("one"), ServerName("two")
@@ -72,6 +73,45 @@ class StoreTests(SynchronousTestCase):
         self.assertEqual(self.open().memories, {})
         store.write([(ONE, created)])
         self.assertEqual(self.open().memories, {ONE: Memory.of([created])})
+
+    def test_what_no_later_daemon_could_fold_is_not_written_and_nothing_of_it_is_remembered(self) -> None:
+        store = self.open()
+        created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
+        store.write([(ONE, created), (ONE, Placed(CONTAINER, {"found_by": 1}))])
+        nowhere, nobody = ContainerId("ct-9"), SessionId("sd-9")
+        for wrong in (
+            ContainerMoved(nowhere, ContainerState.READY, EndReason.CONTAINER_LOST),
+            ContainerMoved(nowhere, ContainerState.GONE, EndReason.CONTAINER_LOST),
+            SessionDrains(nobody, CONTAINER, EndReason.TERMINATED),
+        ):
+            stay = SessionCreated(SessionId("sd-1"), CONTAINER, Caller("ann"), 5.0, 1.0)
+            batch: list[Entry] = [(ONE, stay), (TWO, created), (ONE, Unplaced(CONTAINER)), (ONE, wrong)]
+            self.assertIn("-9", str(self.assertRaises(Unfoldable, store.write, batch)))
+            again = self.open()
+            self.assertEqual(again.memories, {ONE: Memory.of([created])})
+            self.assertEqual(again.places, {ONE: {CONTAINER: {"found_by": 1}}})
+            store.write([])
+            self.assertEqual((store.memories, store.places), (again.memories, again.places))
+
+    def test_what_a_commit_that_failed_told_of_is_not_remembered(self) -> None:
+        """Or a log that is shortened later would tell of it."""
+        self.patch(room, "SHORTEN_ABOVE", 5)
+        store = self.open()
+        created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
+        self.refuse(store, "COMMIT")
+        self.assertRaises(sqlite3.Error, store.write, [(ONE, created)])
+        store._db.set_authorizer(None)
+        for _ in range(10):
+            store.write([(TWO, created)])
+        self.assertEqual(self.open().memories, {TWO: Memory.of([created])})
+
+    def refuse(self, store: Store, word: str) -> None:
+        """Whatever does that with this fails."""
+
+        def authorize(_: int, *arguments: str | None) -> int:
+            return sqlite3.SQLITE_DENY if word in arguments else sqlite3.SQLITE_OK
+
+        store._db.set_authorizer(authorize)
 
     def test_another_boot_is_noticed(self) -> None:
         self.assertTrue(self.open("boot-1").same_boot)

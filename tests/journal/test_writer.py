@@ -13,9 +13,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors
 from sticky.core.memory import Memory
-from sticky.core.records import DeploymentMade
-from sticky.core.values import DeploymentId, ServerName
-from sticky.journal.store import Entry, Store
+from sticky.core.records import DeploymentMade, SessionDrains
+from sticky.core.values import ContainerId, DeploymentId, EndReason, ServerName, SessionId
+from sticky.journal.store import Entry, Store, Unfoldable
 from sticky.journal.writer import RETRY, JournalWriter, Picture
 
 ONE = ServerName("one")
@@ -217,6 +217,29 @@ class WriterTests(SynchronousTestCase):
         self.clock.advance(1)
         self.assertTrue(writer.works)
         self.assertEqual(store.memories, {ONE: self.memory})
+
+    def test_what_cannot_be_folded_is_told_with_a_traceback_and_all_that_lives_is_written_anew(self) -> None:
+        path = Path(self.mktemp())
+        store = Store(path, "boot-1")
+        self.addCleanup(store.close)
+
+        def run(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+            return maybeDeferred(function, *arguments)
+
+        writer = JournalWriter(store, self.clock, run, lambda: ({ONE: self.memory}, {}))
+        writer.write(entry(0))
+        writer.write((ONE, SessionDrains(SessionId("sd-9"), ContainerId("ct-9"), EndReason.TERMINATED)))
+        refused = writer.settled()
+        self.clock.advance(0)
+        self.failureResultOf(refused, errors.StorageFailed)
+        [told] = self.flushLoggedErrors(Unfoldable)
+        self.assertIn("_fold", told.getTraceback())
+        self.clock.advance(RETRY)
+        self.assertTrue(writer.works and writer.whole)
+        self.assertEqual(store.memories, {ONE: self.memory})
+        again = Store(path, "boot-1")
+        self.addCleanup(again.close)
+        self.assertEqual(again.memories, {ONE: self.memory})
 
     def test_one_that_can_only_be_read_at_first_is_written_anew_as_soon_as_it_can(self) -> None:
         self.store.writable = False
