@@ -76,7 +76,7 @@ class Store:
         self.same_boot = True  #: whether what was found is of this boot: if not, its times mean nothing
         self._known = False  # whether those are what the file tells
         self._rows = 0  # in the log
-        self._needed = 0  # that many of them at least had to be there when it was read or written anew
+        self._shorten_above = 0  # with more of them it is written anew
         self._directory = identity(path.parent)
         self._file: JournalFile | None = None  # None: it was given up, and could not be opened again yet
         self._befell: list[str] = []  # what was wrong with files of before, until there is a whole one
@@ -92,8 +92,12 @@ class Store:
         file = self._file
         return file is None or file.in_place()  # None: the next `rewrite` opens what is there
 
-    def write(self, entries: Iterable[Entry]) -> None:
-        """Append in order, all or nothing. Raises `Unfoldable`, too: what a later daemon could not fold would be damage to it."""
+    def write(self, entries: Iterable[Entry]) -> str | None:
+        """Append in order, all or nothing. Raises `Unfoldable`, too: what a later daemon could not fold would be damage to it.
+
+        A log that has become long is written anew, shorter. Returns why that did not succeed: what was to be written is durable all
+        the same. It is tried again `SHORTEN_ABOVE` rows later.
+        """
         if not self._known:
             self._read()
         try:
@@ -104,8 +108,13 @@ class Store:
         except BaseException:
             self._forget()  # the file does not have what was folded
             raise
-        if self._rows > SHORTEN_ABOVE + 2 * self._needed:
-            self._rewrite(self.memories, self.places)
+        if self._rows > self._shorten_above:
+            try:
+                self._rewrite(self.memories, self.places)
+            except sqlite3.Error as error:
+                self._shorten_above = self._rows + SHORTEN_ABOVE
+                return str(error)
+        return None
 
     def rewrite(
         self,
@@ -172,7 +181,7 @@ class Store:
         self.memories = dict(memories)
         self.places = {server: dict(here) for server, here in places.items()}
         self._known = True
-        self._rows = self._needed = len(rows)
+        self._count(len(rows), len(rows))
 
     def close(self) -> None:
         """Close the file."""
@@ -260,14 +269,17 @@ class Store:
                 raise Damaged(
                     f"{self.path}: record {number}: {error}; up to there it told of {_amount(self.memories)}"
                 ) from None
-        self._rows = expected
-        self._needed = sum(rows_of(memory) for memory in self.memories.values())
+        self._count(expected, sum(rows_of(memory) for memory in self.memories.values()))
         for container, server, place in self._db.execute("SELECT container, server, place FROM places"):
             try:
                 self.places.setdefault(server, {})[container] = json.loads(place)
             except ValueError as error:
                 raise Damaged(f"{self.path}: place of {container}: {error}") from None
         self._known = True
+
+    def _count(self, rows: int, needed: int) -> None:
+        """`needed`: that many of the log's rows would at least be in a shorter one."""
+        self._rows, self._shorten_above = rows, SHORTEN_ABOVE + 2 * needed
 
     def _forget(self) -> None:
         self.memories, self.places, self._known = {}, {}, False

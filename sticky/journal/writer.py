@@ -163,7 +163,13 @@ class JournalWriter:
         self._state = _State.WRITING
         self._writing_since = self._clock.seconds()
 
-    def _written(self, _: object, waiting: list[Deferred[None]]) -> None:
+    def _written(self, too_long: str | None, waiting: list[Deferred[None]]) -> None:
+        if too_long is not None:
+            self.log.warn(
+                "the journal {path} could not be shortened, and grows: {reason}",
+                path=str(self._store.path),
+                reason=too_long,
+            )
         if self._anew:
             self._anew = False
             self._pending, self._waiting = [], [*waiting, *self._waiting]

@@ -153,6 +153,21 @@ class StoreTests(SynchronousTestCase):
         again.write([])
         self.assertEqual(len(again.memories[ONE].names.expired), 200)
 
+    def test_one_that_cannot_be_shortened_just_now_is_written_all_the_same_and_shortened_later(self) -> None:
+        self.patch(room, "SHORTEN_ABOVE", 50)
+        store = self.open()
+        created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
+        self.refuse(store, "meta")  # which only a log that is written anew touches
+        told = [store.write([(ONE, created)]) for _ in range(120)]
+        self.assertEqual([number for number, wrong in enumerate(told, 1) if wrong is not None], [51, 102])
+        self.assertIn("not authorized", str(told[50]))
+        again = self.open()
+        self.assertEqual((again.memories, self.rows()), (store.memories, 120))
+        store._db.set_authorizer(None)
+        for _ in range(33):
+            self.assertIsNone(store.write([(ONE, created)]))
+        self.assertEqual((self.open().memories, self.rows()), (store.memories, 1))
+
     def test_what_has_ended_does_not_make_a_log_long(self) -> None:
         self.patch(room, "SHORTEN_ABOVE", 50)
         store = self.open()

@@ -36,7 +36,7 @@ class FakeStore:
         self.pictures: list[Any] = []
         self.closed = False
         self.there = True
-        self.calls: list[Deferred[None]] = []
+        self.calls: list[Deferred[str | None]] = []
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
         function(*arguments)
@@ -55,8 +55,8 @@ class FakeStore:
     def close(self) -> None:
         self.closed = True
 
-    def done(self) -> None:
-        self.calls.pop(0).callback(None)
+    def done(self, outcome: str | None = None) -> None:
+        self.calls.pop(0).callback(outcome)
 
     def fails(self) -> None:
         self.calls.pop(0).errback(sqlite3.OperationalError("database or disk is full"))
@@ -140,6 +140,16 @@ class WriterTests(SynchronousTestCase):
             self.store.fails()
             self.clock.advance(1)
         self.assertEqual(said, ["database or disk is full"] * 2)
+
+    def test_a_journal_that_cannot_be_shortened_works(self) -> None:
+        said = self.complaints()
+        self.writer.write(entry(0))
+        settled = self.writer.settled()
+        self.clock.advance(0)
+        self.store.done("database or disk is full")
+        self.successResultOf(settled)
+        self.assertTrue(self.writer.works)
+        self.assertEqual((said, self.store.pictures), (["database or disk is full"], []))
 
     def test_close_writes_what_is_pending_first(self) -> None:
         self.writer.write(entry(0))
@@ -261,6 +271,8 @@ class WriterTests(SynchronousTestCase):
         class Log:
             def error(self, text: str, **more: str) -> None:
                 said.append(more["reason"])
+
+            warn = error
 
             def info(self, text: str, **more: str) -> None:
                 pass
