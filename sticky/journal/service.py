@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from sticky import errors
@@ -17,12 +18,13 @@ from sticky.core.values import ContainerId, ServerName
 from sticky.errors import ConfigError
 from sticky.journal.lock import StateLock
 from sticky.journal.places import spawned_by
-from sticky.journal.store import Entry, open_store, this_boot
+from sticky.journal.store import Entry, Store, open_store, this_boot
 from sticky.journal.thread import JournalThread
 from sticky.journal.writer import JournalWriter, NoJournal, Picture
 from sticky.startup import CANNOT_START, give_up
 
-LOOK_EVERY = 1.0  #: seconds between two looks whether the state directory is where it was
+LOOK_EVERY = 1.0  #: seconds at least between two looks whether the state directory is where it was, and the file in it
+LOOK_ANYWAY = 10.0  #: seconds between two looks while nothing happens
 OPEN_EVERY = 1.0  #: seconds between two attempts to open it again
 NOT_WHOLE = "The journal cannot be written just now: another daemon would not know what has happened since it could."
 
@@ -53,6 +55,7 @@ class JournalService:
         self._there = True
         self._looked_at = -LOOK_EVERY
         self._rests = False  # another daemon is about to take over
+        self._next: IDelayedCall | None = None  # the next look, or the next attempt to open it again
         #: (backend's name, its options) of every container that was noted, of whatever Server; known once it is open
         self.spawned_by: Sequence[tuple[str, Mapping[str, object]]] = ()
 
@@ -81,6 +84,7 @@ class JournalService:
         Raises `errors.StorageFailed` if that cannot be written: whoever took over would not know of it.
         """
         self._rests = True
+        self._cancel()
         await self._opened.close()
         self._end_thread()
         if not self._opened.whole:
@@ -93,11 +97,11 @@ class JournalService:
             store, _ = open_store(self._path, this_boot(), read=False)
         except (sqlite3.Error, OSError) as error:
             self.log.error("cannot open the journal {path} again: {reason}", path=str(self._path), reason=str(error))
-            self._reactor.callLater(OPEN_EVERY, self.wake)
+            self._next = self._reactor.callLater(OPEN_EVERY, self.wake)
             return
-        self._writer = JournalWriter(store, self._reactor, self._in_thread, self._picture)
+        self._begin(store)
         self._rests = False
-        self._writer.write_anew()
+        self._opened.write_anew()
 
     def let_go(self) -> None:
         """The other daemon has the state directory."""
@@ -115,7 +119,7 @@ class JournalService:
         memories, places, same_boot = dict(store.memories), dict(store.places), store.same_boot
         self._of_another_boot = not same_boot
         self.spawned_by = [spawned_by(place) for here in places.values() for place in here.values()]
-        self._writer = JournalWriter(store, self._reactor, self._in_thread, self._picture)
+        self._begin(store)
 
         def found(server: ServerName) -> Found:
             return Found(memories.get(server, Memory()), places.get(server, {}), same_boot)
@@ -127,32 +131,53 @@ class JournalService:
         if self._of_another_boot:
             self._opened.write_anew()
 
+    def _begin(self, store: Store) -> None:
+        self._writer = JournalWriter(store, self._reactor, self._in_thread, self._picture)
+        self._next = self._reactor.callLater(LOOK_ANYWAY, self._look_anyway)
+
     @property
     def works(self) -> bool:
         """See `Journal`."""
-        return not self._rests and self._in_place() and self._opened.works
-
-    def _in_place(self) -> bool:
-        """Whether the state directory is where it was. Somebody else's in its place is not to be written to, nor beside it."""
-        now = self._reactor.seconds()
-        if now - self._looked_at >= LOOK_EVERY:
-            self._looked_at = now
-            before, self._there = self._there, self._lock.is_there()
-            if before and not self._there:
-                self.log.error(
-                    "the state directory {path} was moved or replaced: starts are refused until it is back, or the daemon is "
-                    "restarted",
-                    path=str(self._path.parent),
-                )
-            elif self._there and not before:
-                self.log.info("the state directory is back")
-            if self._there:
-                self._opened.see_to_file()
-        return self._there
+        if self._rests:
+            return False
+        self._look()
+        return self._there and self._opened.works
 
     def write(self, entry: Entry) -> None:
         """See `Journal`."""
+        if not self._rests:
+            self._look()
         self._opened.write(entry)
+
+    def _look(self) -> None:
+        """Whether the state directory is where it was, and the file in it, unless that was looked at a moment ago.
+
+        Somebody else's directory in its place is not to be written to, nor beside it.
+        """
+        now = self._reactor.seconds()
+        if now - self._looked_at < LOOK_EVERY:
+            return
+        self._looked_at = now
+        before, self._there = self._there, self._lock.is_there()
+        if before and not self._there:
+            self.log.error(
+                "the state directory {path} was moved or replaced: starts are refused until it is back, or the daemon is "
+                "restarted",
+                path=str(self._path.parent),
+            )
+        elif self._there and not before:
+            self.log.info("the state directory is back")
+        if self._there:
+            self._opened.see_to_file()
+
+    def _look_anyway(self) -> None:
+        self._next = self._reactor.callLater(LOOK_ANYWAY, self._look_anyway)
+        self._look()
+
+    def _cancel(self) -> None:
+        if self._next is not None and self._next.active():
+            self._next.cancel()
+        self._next = None
 
     def settled(self) -> Deferred[None]:
         """See `Journal`."""
@@ -160,6 +185,7 @@ class JournalService:
 
     async def close(self) -> None:
         """Write what is pending, end the thread, give the state directory back."""
+        self._cancel()
         if self._writer is not None:
             await self._writer.close()
         self._end_thread()

@@ -59,7 +59,7 @@ class NoJournal:
 
 class _State(Enum):
     QUIET = "quiet"  # nothing to write
-    DUE = "due"  # entries came in this turn of the reactor; a batch begins at its end
+    DUE = "due"  # something came in this turn of the reactor; it is written at its end
     WRITING = "writing"  # a batch is under way
     BROKEN = "broken"  # the disk failed; everything is written anew when it works again
     CLOSED = "closed"  # no more
@@ -89,7 +89,7 @@ class JournalWriter:
         self._logged_at = -LOG_EVERY
         self._writing_since = 0.0
         self.whole = True  #: whether everything that was taken is in the file, but for what is pending
-        self._anew = False  # what is under way is not worth anything: all that lives is to be written after it
+        self._anew = False  # what is pending or under way is not worth anything: all that lives is to be written next
         if not store.writable:
             self._break("its file system can only be read")
 
@@ -106,9 +106,7 @@ class JournalWriter:
         if self._state in (_State.BROKEN, _State.CLOSED):
             return
         self._pending.append(entry)
-        if self._state is _State.QUIET:
-            self._state = _State.DUE
-            self._call = self._clock.callLater(0, self._begin)
+        self._come_due()
 
     def settled(self) -> Deferred[None]:
         """See `Journal`."""
@@ -121,16 +119,15 @@ class JournalWriter:
         return waiting
 
     def write_anew(self) -> None:
-        """Put what lives now in place of everything that was ever written: that was of another boot, or its file is gone."""
+        """Put what lives in place of everything that was ever written: that was of another boot, or its file is gone.
+
+        Not within this turn: it may have decided more than it has told of yet, and what it tells is not to come after a picture
+        that has it already.
+        """
         if self._state in (_State.BROKEN, _State.CLOSED):
             return  # it will be, or nobody needs it
-        if self._state is _State.WRITING:
-            self._anew = True
-            return
-        if self._call is not None and self._call.active():
-            self._call.cancel()
-        self._pending = []
-        self._mend()
+        self._anew = True
+        self._come_due()
 
     def see_to_file(self) -> None:
         """Write everything anew if the file is not where the next daemon will look for it."""
@@ -149,10 +146,18 @@ class JournalWriter:
 
     # --- batches
 
+    def _come_due(self) -> None:
+        if self._state is _State.QUIET:
+            self._state = _State.DUE
+            self._call = self._clock.callLater(0, self._begin)
+
     def _begin(self) -> None:
         if self._call is not None and self._call.active():
             self._call.cancel()
         self._call = None
+        if self._anew:
+            self._mend()
+            return
         self._begin_writing()
         batch, self._pending = self._pending, []
         waiting, self._waiting = self._waiting, []
@@ -171,8 +176,7 @@ class JournalWriter:
                 reason=too_long,
             )
         if self._anew:
-            self._anew = False
-            self._pending, self._waiting = [], [*waiting, *self._waiting]
+            self._waiting = [*waiting, *self._waiting]
             self._mend()
             return
         if self._pending or self._waiting:
@@ -211,6 +215,8 @@ class JournalWriter:
         was_broken = self._state is _State.BROKEN
         self._begin_writing()
         memories, places = self._picture()
+        self._anew = False
+        self._pending = []  # the picture has it
         waiting, self._waiting = self._waiting, []
         mending = self._run(self._store.rewrite, memories, places)
         mending.addCallback(self._mended, was_broken)

@@ -16,7 +16,7 @@ from sticky.core.memory import Memory
 from sticky.core.records import DeploymentMade
 from sticky.core.values import DeploymentId, ServerName
 from sticky.journal import service as room
-from sticky.journal.service import OPEN_EVERY, JournalService
+from sticky.journal.service import LOOK_ANYWAY, LOOK_EVERY, OPEN_EVERY, JournalService
 from sticky.journal.store import open_store
 
 ONE = ServerName("one")
@@ -66,6 +66,7 @@ class RestTests(SynchronousTestCase):
         self.assertEqual(self.found(), {})
         self.journal.wake()
         self.assertTrue(self.journal.works)
+        self.clock.advance(0)
         self.assertEqual(self.found(), {ONE: self.lives})
 
     def test_what_could_not_be_written_a_moment_ago_counts_until_it_is(self) -> None:
@@ -94,8 +95,53 @@ class RestTests(SynchronousTestCase):
         self.assertEqual((len(tries), self.journal.works), (2, False))
         broken.restore()
         self.clock.advance(OPEN_EVERY)
+        self.clock.advance(0)
         self.assertTrue(self.journal.works)
         self.assertEqual(self.found(), {ONE: self.lives})
+
+    def test_one_that_is_closed_while_it_cannot_be_opened_does_not_try_again(self) -> None:
+        self.successResultOf(self.rest())
+
+        def fails(*_: object, **__: object) -> None:
+            raise sqlite3.OperationalError("unable to open database file")
+
+        self.patch(room, "open_store", fails)
+        self.patch(self.journal, "log", Quiet())
+        self.journal.wake()
+        self.successResultOf(Deferred.fromCoroutine(self.journal.close()))
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def remove(self) -> None:
+        """As whoever tidies up does."""
+        for name in ("journal.db", "journal.db-wal"):
+            (self.folder / name).unlink()
+
+    def test_a_file_that_was_removed_is_noticed_by_what_is_written(self) -> None:
+        """Idle ends come by themselves: no start, no terminate."""
+        self.journal.write((ONE, DeploymentMade(DeploymentId("dp-1"))))
+        self.clock.advance(LOOK_EVERY)
+        self.remove()
+        self.journal.write((ONE, DeploymentMade(DeploymentId("dp-1"))))
+        self.clock.advance(0)
+        self.assertEqual(self.found(), {ONE: self.lives})
+
+    def test_a_file_that_was_removed_is_noticed_while_nothing_happens(self) -> None:
+        self.remove()
+        self.clock.advance(LOOK_ANYWAY)
+        self.clock.advance(0)
+        self.assertEqual(self.found(), {ONE: self.lives})
+        self.remove()
+        self.clock.advance(LOOK_ANYWAY)
+        self.clock.advance(0)
+        self.assertEqual(self.found(), {ONE: self.lives})
+
+    def test_one_that_rests_looks_for_nothing(self) -> None:
+        self.successResultOf(self.rest())
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.folder.rename(self.folder.with_name("elsewhere"))
+        self.clock.advance(LOOK_EVERY)
+        self.journal.write((ONE, DeploymentMade(DeploymentId("dp-1"))))
+        self.assertFalse(self.journal.works)
 
 
 class Quiet:

@@ -190,6 +190,21 @@ class WriterTests(SynchronousTestCase):
         self.successResultOf(under_way)
         self.assertEqual((self.store.batches, len(self.store.pictures)), ([[entry(0)], [entry(1)]], 1))
 
+    def test_what_is_written_anew_is_what_lives_when_the_turn_is_over(self) -> None:
+        """Records that a turn has yet to tell of are in a picture of it: after that they would be of what is gone already."""
+        self.writer.write(entry(0))
+        self.store.there = False
+        self.writer.see_to_file()
+        self.writer.write(entry(1))
+        settled = self.writer.settled()
+        self.assertEqual(self.store.pictures, [])
+        self.clock.advance(0)
+        self.writer.write(entry(2))
+        self.assertEqual((self.store.batches, len(self.store.pictures)), ([], 1))
+        self.store.done()
+        self.successResultOf(settled)
+        self.assertEqual((self.store.batches, len(self.store.pictures)), ([[entry(2)]], 1))
+
     def test_while_a_write_hangs_nothing_new_is_promised(self) -> None:
         said = self.complaints()
         self.writer.write(entry(0))
