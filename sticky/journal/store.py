@@ -24,12 +24,15 @@ _READABLE = (1, SCHEMA)
 #: Rows in the log that a shorter one would not have, before it is written anew. A daemon that starts reads 100,000 a second.
 SHORTEN_ABOVE = 20_000
 
-_TABLES = """
+_NEW = f"""
+BEGIN;
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS log (
     number INTEGER PRIMARY KEY, server TEXT NOT NULL, record TEXT NOT NULL, sum INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS places (container TEXT PRIMARY KEY, server TEXT NOT NULL, place TEXT NOT NULL) WITHOUT ROWID;
+PRAGMA user_version = {SCHEMA};
+COMMIT;
 """
 
 
@@ -74,6 +77,7 @@ class Store:
         self.memories: dict[ServerName, Memory] = {}
         self.places: dict[ServerName, dict[ContainerId, Mapping[str, Any]]] = {}
         self.same_boot = True  #: whether what was found is of this boot: if not, its times mean nothing
+        self._stamped = False  # whether the file says that it is of this schema
         self._known = False  # whether those are what the file tells
         self._rows = 0  # in the log
         self._shorten_above = 0  # with more of them it is written anew
@@ -102,12 +106,14 @@ class Store:
             self._read()
         try:
             with self._opened.transaction():
+                self._stamp()
                 for server, entry in entries:
                     self._put(server, entry)
                     self._fold(server, entry)
         except BaseException:
             self._forget()  # the file does not have what was folded
             raise
+        self._stamped = True
         if self._rows > self._shorten_above:
             try:
                 self._rewrite(self.memories, self.places)
@@ -177,7 +183,8 @@ class Store:
             self._append(rows)
             self._db.executemany("INSERT INTO places VALUES (?, ?, ?)", found)
             self._db.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (self._boot,))
-            self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+            self._stamp()
+        self._stamped = True
         self.memories = dict(memories)
         self.places = {server: dict(here) for server, here in places.items()}
         self._known = True
@@ -216,8 +223,8 @@ class Store:
         if not version and not self.writable:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self.path))
         if not version:  # what is there already takes no room on a disk that may be full
-            self._db.executescript(_TABLES)
-            self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+            self._db.executescript(_NEW)
+        self._stamped = version in (0, SCHEMA)
         if self.writable:
             self._try_to_write()
         if read:
@@ -227,8 +234,6 @@ class Store:
         """With a header that speaks of a later format it can be read, and no write ever succeeds."""
         try:
             self._db.execute("DELETE FROM meta WHERE 0")
-            # An earlier version does not read what is written from here on.
-            self._db.execute(f"PRAGMA user_version = {SCHEMA}")
         except sqlite3.Error as error:
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
                 raise
@@ -239,6 +244,11 @@ class Store:
             "INSERT INTO log (server, record, sum) VALUES (?, ?, ?)",
             ((server, line, _sum(server, line)) for server, line in rows),
         )
+
+    def _stamp(self) -> None:
+        """With the first that is written, or not at all: an earlier version must not read that, and may read what was there."""
+        if not self._stamped:
+            self._db.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def _put(self, server: ServerName, entry: Record | Placed | Unplaced) -> None:
         if isinstance(entry, Placed):

@@ -187,8 +187,9 @@ class StoreTests(SynchronousTestCase):
         with closing(sqlite3.connect(self.path)) as db:
             return int(db.execute("SELECT count(*) FROM log").fetchone()[0])
 
-    def test_one_of_schema_1_is_read_and_no_earlier_version_reads_it_any_more(self) -> None:
-        self.open().close()
+    def test_one_of_schema_1_is_read_and_no_earlier_version_reads_it_once_something_was_written(self) -> None:
+        self.open().write([])
+        self.close()
         lines = [
             '{"kind":"ContainerCreated","container":"ct-1","deployment":"dp-1","born":1.0,"max_age":null}',
             '{"kind":"SessionCreated","session":"sd-1","container":"ct-1","caller":"ann","idle_timeout":30.0,"created_at":2.5}',
@@ -209,10 +210,24 @@ class StoreTests(SynchronousTestCase):
         )
         store = self.open()
         self.assertEqual(store.memories, {ONE: told})
-        store.write([(ONE, EndSession(SessionId("sd-1"), CONTAINER, EndReason.TERMINATED, None, 9.0))])
-        self.assertEqual(self.open().memories, store.memories)
+        ends = (ONE, EndSession(SessionId("sd-1"), CONTAINER, EndReason.TERMINATED, None, 9.0))
+        self.assertEqual(self.schema(), 1)
+        self.refuse(store, "user_version")
+        self.assertRaises(sqlite3.Error, store.write, [ends])
+        self.refuse(store, "COMMIT")
+        self.assertRaises(sqlite3.Error, store.write, [ends])
+        store._db.set_authorizer(None)
+        self.assertEqual((self.schema(), self.open().memories), (1, {ONE: told}))
+        store.write([ends])
+        told.add(ends[1])
+        self.assertEqual((self.schema(), self.open().memories), (2, {ONE: told}))
+        store.write([ends])
+        self.assertEqual(self.schema(), 2)
+
+    def schema(self) -> int:
+        """As others see it."""
         with closing(sqlite3.connect(self.path)) as db:
-            self.assertEqual(db.execute("PRAGMA user_version").fetchone()[0], 2)
+            return int(db.execute("PRAGMA user_version").fetchone()[0])
 
     def only_read(self) -> Any:
         """As on a file system that can only be read."""
