@@ -94,11 +94,13 @@ class JournalService:
         """Nobody has taken over: write anew what lives now, whatever is in the file. Until that can be done it does not work."""
         self._lock.take_over()
         try:
-            store, _ = open_store(self._path, this_boot(), read=False)
+            store, wrong = open_store(self._path, this_boot(), read=False)
         except (sqlite3.Error, OSError) as error:
             self.log.error("cannot open the journal {path} again: {reason}", path=str(self._path), reason=str(error))
             self._next = self._reactor.callLater(OPEN_EVERY, self.wake)
             return
+        if wrong is not None:
+            self.log.error("the journal was damaged meanwhile, and is written anew, whole: {wrong}", wrong=wrong)
         self._begin(store)
         self._rests = False
         self._opened.write_anew()

@@ -99,6 +99,18 @@ class RestTests(SynchronousTestCase):
         self.assertTrue(self.journal.works)
         self.assertEqual(self.found(), {ONE: self.lives})
 
+    def test_one_that_wakes_to_a_damaged_file_says_so(self) -> None:
+        self.successResultOf(self.rest())
+        (self.folder / "journal.db").write_bytes(b"nonsense" * 1000)
+        log = Quiet()
+        self.patch(self.journal, "log", log)
+        self.journal.wake()
+        self.clock.advance(0)
+        self.assertEqual(self.found(), {ONE: self.lives})
+        [(text, more)] = log.told
+        self.assertIn("damaged", text)
+        self.assertIn("journal.db.damaged-1", str(more["wrong"]))
+
     def test_one_that_is_closed_while_it_cannot_be_opened_does_not_try_again(self) -> None:
         self.successResultOf(self.rest())
 
@@ -145,7 +157,11 @@ class RestTests(SynchronousTestCase):
 
 
 class Quiet:
-    """A log that nobody reads."""
+    """A log that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, dict[str, object]]] = []
 
     def error(self, text: str, **more: object) -> None:
         """See Logger."""
+        self.told.append((text, more))
