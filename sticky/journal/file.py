@@ -15,15 +15,12 @@ from pathlib import Path
 CACHE_KIB = 256  #: of the file that SQLite keeps in memory
 _VERSIONS = 20  # bytes of a database's header, of which the last two say who may write and read it: 1 or 2 (fileformat.html, 1.3.3)
 
-#: Errors of SQLite that are not the file's fault.
-_PASSING = {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_NOMEM,
+#: Errors of SQLite that are the file's fault: of all others nothing is known, and a journal is not put aside on suspicion.
+_OF_THE_FILE = {
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_ERROR,  # tables or columns that are not what they were; a format that it does not know
+    sqlite3.SQLITE_TOOBIG,
 }
 
 
@@ -94,23 +91,21 @@ def damage_told(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        if may_work_later(error, path):
+        if not is_damage(error, path):
             raise
         raise Damaged(f"{path}: {error}") from None
 
 
-def may_work_later(error: Exception, path: Path) -> bool:
-    """Whether the disk, the rights or another process are to blame rather than what the file holds."""
+def is_damage(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> bool:
+    """Whether what the file holds is to blame, rather than the disk, the rights or another process."""
     code = getattr(error, "sqlite_errorcode", None)
-    if code is not None and code & 0xFF == sqlite3.SQLITE_READONLY:
+    if code is None:
+        # Python's own: text that is none, in a value or in a message.
+        return isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode")
+    if code & 0xFF == sqlite3.SQLITE_READONLY:
         # Said of a file whose header speaks of a later format; and where rights, the disk, or its index are to blame.
-        return not _of_a_later_format(path)
-    return code is not None and code & 0xFF in _PASSING
-
-
-def is_damage(error: sqlite3.Error) -> bool:
-    """Of one that is open."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        return _of_a_later_format(path)
+    return code & 0xFF in _OF_THE_FILE
 
 
 def put_aside(path: Path) -> Path | None:

@@ -139,7 +139,7 @@ class Store:
         try:
             self._rewrite(memories, places)
         except sqlite3.Error as error:
-            if not is_damage(error):
+            if not is_damage(error, self.path):
                 raise
             self._put_aside(str(error))
             self._connect(read=False)
@@ -282,9 +282,12 @@ class Store:
         self._count(expected, sum(rows_of(memory) for memory in self.memories.values()))
         for container, server, place in self._db.execute("SELECT container, server, place FROM places"):
             try:
-                self.places.setdefault(server, {})[container] = json.loads(place)
-            except ValueError as error:
+                found = json.loads(place)
+            except (ValueError, TypeError) as error:
                 raise Damaged(f"{self.path}: place of {container}: {error}") from None
+            if not isinstance(found, dict):
+                raise Damaged(f"{self.path}: place of {container}: it is none")
+            self.places.setdefault(server, {})[container] = found
         self._known = True
 
     def _count(self, rows: int, needed: int) -> None:

@@ -399,6 +399,39 @@ class DamageTests(SynchronousTestCase):
         self.assertIsNone(lost)
         self.assertEqual(store.memories, {ONE: a_memory()})
 
+    def test_an_error_that_nobody_thought_of_is_not_taken_for_damage(self) -> None:
+        path = self.written()
+        before = path.read_bytes()
+        really = sqlite3.connect
+
+        def refusing(*arguments: Any, **more: Any) -> sqlite3.Connection:
+            db: sqlite3.Connection = really(*arguments, **more)
+            db.set_authorizer(lambda *what: sqlite3.SQLITE_DENY if "quick_check" in what else sqlite3.SQLITE_OK)
+            return db
+
+        patched = self.patch(sqlite3, "connect", refusing)
+        self.assertIn("not authorized", str(self.assertRaises(sqlite3.DatabaseError, open_store, path, "boot-1")))
+        self.assertEqual(path.read_bytes(), before)
+        patched.restore()
+        store, lost = open_store(path, "boot-1")
+        self.addCleanup(store.close)
+        self.assertEqual((lost, store.memories), (None, {ONE: a_memory()}))
+
+    def test_what_is_of_the_file_is_damage(self) -> None:
+        for statement, told in (
+            ("ALTER TABLE log RENAME COLUMN server TO savour", "no such column"),
+            ("DROP TABLE places", "no such table"),
+            ("UPDATE log SET record = CAST(x'ff' AS TEXT) WHERE number = 1", "Could not decode"),
+            ("INSERT INTO places VALUES ('ct-1', 'one', '7')", "place of ct-1"),
+            ("INSERT INTO places VALUES ('ct-1', 'one', '{')", "place of ct-1"),
+        ):
+            path = self.written()
+            tamper(path, statement)
+            store, lost = open_store(path, "boot-1")
+            self.addCleanup(store.close)
+            self.assertIn(told, str(lost))
+            self.assertEqual((store.memories, store.places), ({}, {}))
+
     def test_records_that_are_missing_are_damage(self) -> None:
         """Each has its checksum, but those that are not there have none."""
         path = self.written()
