@@ -19,11 +19,11 @@ class StateLock:
         self._file: int | None = None
 
     def acquire(self) -> None:
-        """Raises `ConfigError` that names the pid of whoever holds it."""
+        """Raises `ConfigError`: names the pid of whoever holds it, or says why its file system gives no locks."""
         file = self._open()
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = os.pread(file, 32, 0).decode("ascii", "replace").strip()
             os.close(file)
             if not Path("/proc", holder or "unknown").exists():
@@ -33,6 +33,10 @@ class StateLock:
                 "state_dir",
                 f"in use by another daemon (pid {holder}); stop it, or choose another",
             ) from None
+        except OSError as error:  # flock(2): ENOLCK; EOPNOTSUPP of some network file systems
+            os.close(file)
+            problem = f"cannot be locked: {error.strerror}; choose one on a file system that has locks"
+            raise ConfigError(str(self._path.parent), "state_dir", problem) from None
         self._file = file
         self.take_over()
 

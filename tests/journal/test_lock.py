@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -26,6 +28,21 @@ class LockTests(SynchronousTestCase):
         first.release()
         second.acquire()
         second.release()
+
+    def test_a_file_system_without_locks_is_not_another_daemon(self) -> None:
+        def refuse(file: int, how: int) -> None:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+        before = os.listdir("/proc/self/fd")
+        patched = self.patch(fcntl, "flock", refuse)
+        problem = str(self.assertRaises(ConfigError, StateLock(self.folder).acquire))
+        self.assertIn("cannot be locked: No locks available", problem)
+        self.assertNotIn("another daemon", problem)
+        self.assertEqual(os.listdir("/proc/self/fd"), before)
+        patched.restore()
+        lock = StateLock(self.folder)
+        lock.acquire()
+        lock.release()
 
     def test_it_dies_with_its_holder(self) -> None:
         code = (
