@@ -110,9 +110,9 @@ class JournalWriter:
 
     def settled(self) -> Deferred[None]:
         """See `Journal`."""
-        if self._state is _State.BROKEN:
-            return fail(errors.StorageFailed(retry_after=RETRY))
-        if self._state in (_State.QUIET, _State.CLOSED):
+        if self._state in (_State.BROKEN, _State.CLOSED):
+            return fail(errors.StorageFailed(retry_after=RETRY))  # what `write` was given is nowhere
+        if self._state is _State.QUIET:
             return succeed(None)
         waiting: Deferred[None] = Deferred()
         self._waiting.append(waiting)

@@ -162,6 +162,13 @@ class WriterTests(SynchronousTestCase):
         self.successResultOf(closed)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
+    def test_nothing_is_settled_that_came_after_the_end(self) -> None:
+        self.successResultOf(self.writer.settled())
+        self.writer.close()
+        self.writer.write(entry(0))
+        self.failureResultOf(self.writer.settled(), errors.StorageFailed)
+        self.assertEqual(self.store.batches, [])
+
     def test_close_while_the_disk_fails_does_not_wait_for_it(self) -> None:
         self.writer.write(entry(0))
         self.clock.advance(0)
