@@ -65,6 +65,16 @@ class _State(Enum):
     CLOSED = "closed"  # no more
 
 
+#: What may come after each.
+_NEXT = {
+    _State.QUIET: {_State.DUE, _State.BROKEN, _State.CLOSED},  # broken from the start where it can only be read
+    _State.DUE: {_State.WRITING},
+    _State.WRITING: {_State.WRITING, _State.QUIET, _State.BROKEN, _State.CLOSED},
+    _State.BROKEN: {_State.WRITING, _State.CLOSED},
+    _State.CLOSED: {_State.CLOSED},  # by whoever closes it once more
+}
+
+
 class JournalWriter:
     """See `Journal`. `run(function, *arguments)` runs it in the one thread of the journal and returns a Deferred."""
 
@@ -85,7 +95,7 @@ class JournalWriter:
         self._pending: list[Entry] = []
         self._waiting: list[Deferred[None]] = []  # for the entries that are pending
         self._closing: list[Deferred[None]] = []
-        self._call: IDelayedCall | None = None
+        self._call: IDelayedCall | None = None  # what ends a state in which nothing is under way
         self._logged_at = -LOG_EVERY
         self._writing_since = 0.0
         self.whole = True  #: whether everything that was taken is in the file, but for what is pending
@@ -148,13 +158,17 @@ class JournalWriter:
 
     def _come_due(self) -> None:
         if self._state is _State.QUIET:
-            self._state = _State.DUE
+            self._enter(_State.DUE)
             self._call = self._clock.callLater(0, self._begin)
 
-    def _begin(self) -> None:
+    def _enter(self, state: _State) -> None:
+        assert state in _NEXT[self._state], (self._state, state)
         if self._call is not None and self._call.active():
             self._call.cancel()
         self._call = None
+        self._state = state
+
+    def _begin(self) -> None:
         if self._anew:
             self._mend()
             return
@@ -165,7 +179,7 @@ class JournalWriter:
         writing.addCallbacks(self._written, self._failed, callbackArgs=(waiting,), errbackArgs=(waiting,))
 
     def _begin_writing(self) -> None:
-        self._state = _State.WRITING
+        self._enter(_State.WRITING)
         self._writing_since = self._clock.seconds()
 
     def _written(self, too_long: str | None, waiting: list[Deferred[None]]) -> None:
@@ -184,7 +198,7 @@ class JournalWriter:
         elif self._closing:
             self._finish()
         else:
-            self._state = _State.QUIET
+            self._enter(_State.QUIET)
         for one in waiting:
             one.callback(None)
 
@@ -200,7 +214,7 @@ class JournalWriter:
 
     def _break(self, reason: str) -> None:
         self._complain(reason)
-        self._state = _State.BROKEN
+        self._enter(_State.BROKEN)
         self.whole = False
         self._anew = False
         self._pending, self._waiting = [], []
@@ -211,7 +225,6 @@ class JournalWriter:
 
     def _mend(self) -> None:
         """Write everything anew, from what lives at this moment; entries from now on come after it."""
-        self._call = None
         was_broken = self._state is _State.BROKEN
         self._begin_writing()
         memories, places = self._picture()
@@ -243,10 +256,7 @@ class JournalWriter:
             )
 
     def _finish(self) -> None:
-        if self._call is not None and self._call.active():
-            self._call.cancel()
-        self._call = None
-        self._state = _State.CLOSED
+        self._enter(_State.CLOSED)
         closing, self._closing = self._closing, []
 
         def closed(_: object) -> None:

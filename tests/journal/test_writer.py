@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -16,7 +17,7 @@ from sticky.core.memory import Memory
 from sticky.core.records import DeploymentMade, SessionDrains
 from sticky.core.values import ContainerId, DeploymentId, EndReason, ServerName, SessionId
 from sticky.journal.store import Entry, Store, Unfoldable
-from sticky.journal.writer import RETRY, JournalWriter, Picture
+from sticky.journal.writer import _NEXT, RETRY, JournalWriter, Picture, _State
 
 ONE = ServerName("one")
 
@@ -60,6 +61,15 @@ class FakeStore:
 
     def fails(self) -> None:
         self.calls.pop(0).errback(sqlite3.OperationalError("database or disk is full"))
+
+
+class Silent:
+    """A log that nobody reads."""
+
+    def error(self, text: str, **more: object) -> None:
+        """See Logger."""
+
+    info = warn = error
 
 
 class WriterTests(SynchronousTestCase):
@@ -168,6 +178,49 @@ class WriterTests(SynchronousTestCase):
         self.writer.write(entry(0))
         self.failureResultOf(self.writer.settled(), errors.StorageFailed)
         self.assertEqual(self.store.batches, [])
+
+    def test_it_is_closed_once_more_by_whoever_does_not_know(self) -> None:
+        for _ in range(2):
+            closed = self.writer.close()
+            self.assertNoResult(closed)
+            self.store.done()
+            self.successResultOf(closed)
+
+    def test_whatever_happens_is_in_the_table_of_states_and_all_of_the_table_happens(self) -> None:
+        chance, seen = Random(7), set()
+        for _ in range(300):
+            clock, store = Clock(), FakeStore()
+            store.writable = chance.random() < 0.8
+            self.patch(JournalWriter, "log", Silent())
+            writer = JournalWriter(store, clock, store.run, lambda: ({}, {}))  # type: ignore[arg-type]
+            if not store.writable:
+                seen.add((_State.QUIET, _State.BROKEN))
+            enter = writer._enter
+
+            def noted(state: _State, writer: JournalWriter = writer, enter: Any = enter) -> None:
+                seen.add((writer._state, state))
+                enter(state)
+
+            self.patch(writer, "_enter", noted)
+            for _ in range(15):
+                match chance.choice(("write", "settled", "anew", "turn", "second", "done", "fails", "close")):
+                    case "write":
+                        writer.write(entry(0))
+                    case "settled":
+                        writer.settled().addErrback(lambda failure: None)
+                    case "anew":
+                        writer.write_anew()
+                    case "turn":
+                        clock.advance(0)
+                    case "second":
+                        clock.advance(RETRY)
+                    case "done" if store.calls:
+                        store.done()
+                    case "fails" if store.calls and not store.closed:
+                        store.fails()
+                    case "close" if chance.random() < 0.5:
+                        writer.close()
+        self.assertEqual(seen, {(before, after) for before, following in _NEXT.items() for after in following})
 
     def test_close_while_the_disk_fails_does_not_wait_for_it(self) -> None:
         self.writer.write(entry(0))
