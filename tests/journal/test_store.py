@@ -242,10 +242,8 @@ class StoreTests(SynchronousTestCase):
 
     def test_one_that_can_only_be_read_is_read_and_written_anew_once_it_can(self) -> None:
         created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
-        for tidy in (
-            False,
-            True,
-        ):  # with a log beside it that was not folded in, as a killed daemon leaves it, or without
+        # With a log beside it that was not folded in, as a killed daemon leaves it, or without.
+        for tidy in (False, True):
             written = self.open()
             written.rewrite({ONE: Memory.of([created])}, {})
             if tidy:
