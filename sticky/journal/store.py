@@ -119,6 +119,8 @@ class Store:
             try:
                 self._rewrite(self.memories, self.places)
             except sqlite3.Error as error:
+                if is_damage(error, self.path):
+                    raise
                 self._shorten_above = self._rows + SHORTEN_ABOVE
                 return str(error)
         return None

@@ -152,6 +152,21 @@ class StoreTests(SynchronousTestCase):
             self.assertIsNone(store.write([(ONE, created)]))
         self.assertEqual((self.open().memories, self.rows()), (store.memories, 1))
 
+    def test_one_that_is_found_damaged_when_it_is_shortened_is_not_written_on(self) -> None:
+        """What is appended to it would be found by nobody."""
+        self.patch(room, "SHORTEN_ABOVE", 0)
+        store = self.open()
+
+        def damaged(*_: object) -> None:
+            error = sqlite3.DatabaseError("database disk image is malformed")
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise error
+
+        self.patch(store, "_rewrite", damaged)
+        self.assertRaises(
+            sqlite3.DatabaseError, store.write, [(ONE, NameExpired("a", "b", EndReason.TERMINATED, None))]
+        )
+
     def test_what_has_ended_does_not_make_a_log_long(self) -> None:
         self.patch(room, "SHORTEN_ABOVE", 50)
         store = self.open()
