@@ -54,7 +54,7 @@ class JournalService:
         self._of_another_boot = False
         self._there = True
         self._looked_at = -LOOK_EVERY
-        self._rests = False  # another daemon is about to take over
+        self._rests = False  # another daemon is about to take over, or this one has closed it
         self._next: IDelayedCall | None = None  # the next look, or the next attempt to open it again
         #: (backend's name, its options) of every container that was noted, of whatever Server; known once it is open
         self.spawned_by: Sequence[tuple[str, Mapping[str, object]]] = ()
@@ -194,6 +194,7 @@ class JournalService:
         self._cancel()
         if self._writer is not None:
             await self._writer.close()
+        self._rests = True
         self._end_thread()
         self._lock.release()
 

@@ -147,6 +147,17 @@ class RestTests(SynchronousTestCase):
         self.clock.advance(0)
         self.assertEqual(self.found(), {ONE: self.lives})
 
+    def test_what_comes_after_the_end_is_no_reason_to_look(self) -> None:
+        """The lock is given back: it would seem to be gone."""
+        log = Quiet()
+        self.patch(self.journal, "log", log)
+        self.successResultOf(Deferred.fromCoroutine(self.journal.close()))
+        self.clock.advance(LOOK_EVERY)
+        self.journal.write((ONE, DeploymentMade(DeploymentId("dp-1"))))
+        self.assertFalse(self.journal.works)
+        self.failureResultOf(self.journal.settled(), errors.StorageFailed)
+        self.assertEqual(log.told, [])
+
     def test_one_that_rests_looks_for_nothing(self) -> None:
         self.successResultOf(self.rest())
         self.assertEqual(self.clock.getDelayedCalls(), [])
