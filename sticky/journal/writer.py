@@ -227,7 +227,11 @@ class JournalWriter:
         """Write everything anew, from what lives at this moment; entries from now on come after it."""
         was_broken = self._state is _State.BROKEN
         self._begin_writing()
-        memories, places = self._picture()
+        try:
+            memories, places = self._picture()
+        except Exception:
+            self._failed(Failure(), [])  # and is tried again: a writer that waits for itself would be worse
+            return
         self._anew = False
         self._pending = []  # the picture has it
         waiting, self._waiting = self._waiting, []

@@ -265,6 +265,25 @@ class WriterTests(SynchronousTestCase):
         self.successResultOf(settled)
         self.assertEqual((self.store.batches, len(self.store.pictures)), ([[entry(2)]], 1))
 
+    def test_a_fault_of_whoever_knows_what_lives_is_told_and_asked_again(self) -> None:
+        faults = iter([KeyError("ours")])
+
+        def faulty() -> Picture:
+            for fault in faults:
+                raise fault
+            return {ONE: self.memory}, {ONE: {}}
+
+        self.writer._picture = faulty
+        self.writer.write_anew()
+        settled = self.writer.settled()
+        self.clock.advance(0)
+        self.failureResultOf(settled, errors.StorageFailed)
+        self.assertFalse(self.writer.works)
+        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
+        self.clock.advance(RETRY)
+        self.store.done()
+        self.assertTrue(self.writer.works)
+
     def test_while_a_write_hangs_nothing_new_is_promised(self) -> None:
         said = self.complaints()
         self.writer.write(entry(0))
