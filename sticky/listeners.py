@@ -24,11 +24,11 @@ from twisted.python.failure import Failure
 
 from sticky import sockets
 from sticky.edge.context import EdgeFactory
+from sticky.exhaustion import NO_ROOM
 from sticky.startup import CANNOT_START, give_up
 
 IN_USE_FOR = 2.0  #: seconds that an address may be in use by those who are about to end
 AGAIN_AFTER = 5.0  #: seconds until addresses are written again that there was no room for
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 BACKLOG = 1024  #: connections that may wait to be accepted; the kernel's own limit (somaxconn) still holds
 
 _ADVICE = {

@@ -128,6 +128,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "core.proxy_tokens",
         "core.values",
         "errors",
+        "exhaustion",
         "iinspection",
         "ioperating",
         "irestarting",
@@ -167,7 +168,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "token_store": ("core.proxy_tokens", "errors", "keys"),
     "autoscaling": ("config", "core.values", "daemon", "errors", "ioperating"),
     "witness": ("core.values", "iinspection", "isticky"),
-    "listeners": ("edge.context", "sockets", "startup"),
+    "listeners": ("edge.context", "exhaustion", "sockets", "startup"),
     "sockets": (),
     # One daemon after the other.
     "succession": (),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,12 +24,13 @@ from sticky.admin.network import AdminPorts
 from sticky.admin.peers import Guard
 from sticky.admin.recent import Recent
 from sticky.admin.web import AdminRequest, AdminResource
+from sticky.exhaustion import NO_ROOM
 from sticky.iinspection import IDeploying, IInspection
 from sticky.ioperating import IOperating
 from sticky.irestarting import IRestarting
 from sticky.startup import CANNOT_START, give_up
 
-AGAIN_AFTER = 5.0  #: seconds between two attempts to make the socket, while its file system can only be read
+AGAIN_AFTER = 5.0  #: seconds between two attempts to make the socket, while its file system is full or can only be read
 LAST_WORDS = 1.0  #: seconds between the end of this API and that of its connections
 
 
@@ -117,7 +117,7 @@ class AdminService(Service):
             _refuse(self._path, error)
 
     def _open(self, path: Path) -> None:
-        """Listen there; where the file system can only be read later: sessions of before are to be served meanwhile."""
+        """Listen there; where the file system lets nothing be written later: sessions of before are to be served meanwhile."""
         self._again = None
         try:
             sockets.make_way(path)
@@ -212,9 +212,9 @@ class AdminService(Service):
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether it is the file system that can only be read, which is nobody's configuration."""
+    """Whether it is the file system, full or only to be read, which is nobody's configuration."""
     found = error.socketError if isinstance(error, CannotListenError) else error
-    return isinstance(found, OSError) and found.errno == errno.EROFS
+    return isinstance(found, OSError) and found.errno in NO_ROOM
 
 
 def _refuse(path: Path, error: Exception) -> NoReturn:
