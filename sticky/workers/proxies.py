@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
-import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,11 +25,10 @@ from sticky.workers.config import ProxyConfig
 from sticky.workers.control import NearControl
 from sticky.workers.frames import BadMessage, Link, Message
 from sticky.workers.holder import Proxy, address_of
+from sticky.workers.processes import Progress, Strangers, peer
 from sticky.workers.turns import NearTurns, Resume
 from sticky.workers.values import plain
 from sticky.workers.visits import NearVisits
-
-_PEER = struct.Struct("3i")
 
 
 @attrs.define(eq=False)
@@ -80,13 +77,14 @@ class Proxies:
         self._port: IListeningPort | None = None
         self._watch: IDelayedCall | None = None
         self._links: set[Link] = set()
+        self._strangers = Strangers(reactor)
         self._doubted = False  # somebody seemed silent when this was looked at last
         self._expected = 0  # proxies of an earlier daemon that are on their way
         self._patience: IDelayedCall | None = None
         self._incomplete: list[Deferred[None]] = []
 
     def open(self) -> None:
-        """Let proxies in. The socket has a name that nobody guesses, in no folder; only our own user and root are taken."""
+        """Let proxies in. Every user can read the socket's name in /proc/net/unix: `enter` says who is heard."""
         self.socket = f"\0sticky-{os.getpid()}-{secrets.token_hex(8)}"
         self._port = self._reactor.listenUNIX(self.socket, _Door(self), backlog=128)
         self._watch = self._reactor.callLater(messages.REPORT, self._look)
@@ -202,14 +200,15 @@ class Proxies:
     # --- one of them
 
     def enter(self, link: Link) -> None:
-        """Somebody has connected."""
-        self._links.add(link)
-        if not _ours(link.transport):
-            self.log.error("a process of another user has tried to be a proxy")
+        """Somebody has connected. Only our own user and root are heard; of anybody else nothing is kept."""
+        uid = peer(link.transport)[1]
+        if uid not in (0, os.geteuid()):
+            self._strangers.refused(uid)
             link.close()
             return
-        link.serves = {messages.HELLO: lambda message: self._hello(link, message)}
         link.lost = lambda: self._links.discard(link)
+        link.serves = {messages.HELLO: lambda message: self._hello(link, message)}
+        self._links.add(link)
 
     def _hello(self, link: Link, message: Message) -> Message:
         versions = message["versions"]
@@ -226,11 +225,11 @@ class Proxies:
             visits.stop()
             self.left(member)
 
-        proxy = Proxy(name, link, self._routing, self._reactor, gone, Progress(_pid(link.transport)).made)
+        proxy = Proxy(name, link, self._routing, self._reactor, gone, Progress(peer(link.transport)[0]).made)
         turns = NearTurns(proxy, self._routing, self._resume)
         visits = NearVisits(proxy, self._routing, self._control)
         now = self._reactor.seconds()
-        member = Member(name, _pid(link.transport), proxy, link, {}, now, now, turns, visits)
+        member = Member(name, peer(link.transport)[0], proxy, link, {}, now, now, turns, visits)
         self.members.append(member)
         link.serves = {
             **proxy.calls(),
@@ -284,24 +283,6 @@ class Proxies:
             member.proxy.cut_off()
 
 
-class Progress:
-    """Whether a process gets on (proc(5), /proc/pid/stat)."""
-
-    def __init__(self, pid: int) -> None:
-        self._path = f"/proc/{pid}/stat"
-        self._ticks = 0
-
-    def made(self) -> bool:
-        """Whether it has used the processor since this was asked last, or waits for it. One that is stopped or hangs does not."""
-        try:
-            with open(self._path, "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
-            return False
-        before, self._ticks = self._ticks, int(fields[11]) + int(fields[12])
-        return fields[0] == b"R" or self._ticks > before
-
-
 class _Door(Factory):
     noisy = False
 
@@ -319,21 +300,6 @@ class _Entering(Link):
 
     def connectionMade(self) -> None:
         self.proxies.enter(self)
-
-
-def _peer(transport: Any) -> tuple[int, int]:
-    """(pid, uid) of whoever is at the other end (unix(7), SO_PEERCRED)."""
-    handle: socket.socket = transport.getHandle()
-    pid, uid, _ = _PEER.unpack(handle.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    return pid, uid
-
-
-def _ours(transport: Any) -> bool:
-    return _peer(transport)[1] in (0, os.geteuid())
-
-
-def _pid(transport: Any) -> int:
-    return _peer(transport)[0]
 
 
 def _missing(_: None, member: Member) -> str | None:

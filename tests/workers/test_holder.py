@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from sticky.core.values import EndReason
 from sticky.workers import messages
 from sticky.workers.holder import Proxy
-from sticky.workers.proxies import Progress
+from sticky.workers.processes import Progress
 from tests.fakes.clocks import Turning
 from tests.fakes.links import Wire
 from tests.fakes.routing import SESSION

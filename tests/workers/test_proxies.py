@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors
@@ -31,7 +32,8 @@ CONFIG = ProxyConfig(
 
 class ProxiesCase(SynchronousTestCase):
     def setUp(self) -> None:
-        self.patch(proxies, "_peer", lambda transport: (os.getpid(), os.geteuid()))
+        self.uid = os.geteuid()
+        self.patch(proxies, "peer", lambda transport: (os.getpid(), self.uid))
         self.clock = Clock()
         nobody: Any = None
         self.proxies = Proxies(self.clock, nobody, nobody, nobody, lambda: CONFIG, lambda address: None)
@@ -66,6 +68,35 @@ class HelloTests(ProxiesCase):
         hello = wire.far.ask(messages.HELLO, versions=versions, name="newer", moved=False, holds=[], turns=[])
         wire.run()
         self.assertEqual(self.successResultOf(hello)["version"], messages.VERSION)
+
+
+class StrangerTests(ProxiesCase):
+    def knock(self) -> Wire:
+        wire = Wire(self.clock)
+        self.proxies.enter(wire.near)
+        return wire
+
+    def test_nothing_is_kept_of_one_of_another_user_and_it_is_told_nothing(self) -> None:
+        self.uid = os.geteuid() + 1
+        wire = self.knock()
+        self.assertTrue(wire._ends[wire.near].closed)
+        self.assertEqual((wire.near.serves, self.proxies._links), ({}, set()))
+
+    def test_root_is_taken_as_our_own_user_is_and_forgotten_when_it_has_gone(self) -> None:
+        for self.uid in (0, os.geteuid()):
+            wire = self.knock()
+            self.assertEqual(self.proxies._links, {wire.near})
+            wire.lose()
+            self.assertEqual(self.proxies._links, set())
+
+    def test_a_line_a_minute_says_how_many_there_were(self) -> None:
+        self.uid = os.geteuid() + 1
+        with capturedLogs() as lines:
+            for seconds in (0.0, 1.0, 58.0, 1.0, 1.0):
+                self.clock.advance(seconds)
+                self.knock()
+        said = [(line["uid"], line["count"]) for line in lines if "count" in line]
+        self.assertEqual(said, [(self.uid, 1), (self.uid, 3)])
 
 
 class SilenceTests(ProxiesCase):

@@ -1,0 +1,65 @@
+"""Processes at the other end of a Unix socket: who they are, whether they get on, and those that have no business here.
+
+Must not know what is spoken.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any, Final
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+_CREDENTIALS = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
+SAY_EVERY: Final = 60.0  #: seconds between two lines about strangers: any user can knock as fast as it likes
+
+
+def peer(transport: Any) -> tuple[int, int]:
+    """(pid, uid) of whoever is at the other end (unix(7), SO_PEERCRED). Raises OSError."""
+    handle: socket.socket = transport.getHandle()
+    pid, uid, _ = _CREDENTIALS.unpack(handle.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return pid, uid
+
+
+class Strangers:
+    """Says in the log that processes of other users have connected, once in `SAY_EVERY` and how many it were."""
+
+    log = Logger()
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._said_at: float | None = None
+        self._since = 0
+
+    def refused(self, uid: int) -> None:
+        """One was turned away."""
+        self._since += 1
+        now = self._clock.seconds()
+        if self._said_at is not None and now - self._said_at < SAY_EVERY:
+            return
+        self.log.error(
+            "a process of another user, {uid}, has tried to be a proxy ({count} such attempts since this was said last)",
+            uid=uid,
+            count=self._since,
+        )
+        self._said_at, self._since = now, 0
+
+
+class Progress:
+    """Whether a process gets on (proc(5), /proc/pid/stat)."""
+
+    def __init__(self, pid: int) -> None:
+        self._path = f"/proc/{pid}/stat"
+        self._ticks = 0
+
+    def made(self) -> bool:
+        """Whether it has used the processor since this was asked last, or waits for it. One that is stopped or hangs does not."""
+        try:
+            with open(self._path, "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            return False
+        before, self._ticks = self._ticks, int(fields[11]) + int(fields[12])
+        return fields[0] == b"R" or self._ticks > before
