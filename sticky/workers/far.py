@@ -66,6 +66,7 @@ class FarDaemon:
         self._again: IDelayedCall | None = None
         self._deadline = 0.0
         self._moved_here = False
+        self._welcome_here = False  # this daemon has answered our hello
 
     # --- reaching it
 
@@ -73,6 +74,7 @@ class FarDaemon:
         """Reach the daemon that listens there; the one before, if any, is left. `moved`: clients of that one are served here."""
         self._let_go()
         self._moved_here = moved
+        self._welcome_here = False
         self._deadline = self._reactor.seconds() + messages.TRY_FOR
         self._try(path)
 
@@ -143,6 +145,7 @@ class FarDaemon:
         if link is not self._link:
             return
         self._welcomed(answer["config"])
+        self._welcome_here = True
         self.routing.connect(link, answer["over"])
         self.turns.connect(link, answer["over"])
         self.visits.connect(link, answer.get("cut", ()))
@@ -150,6 +153,8 @@ class FarDaemon:
         self._report = self._reactor.callLater(messages.REPORT, self._say)
 
     def _turned_away(self, failure: Failure, link: Link) -> None:
+        if link is not self._link:
+            return  # we have been sent elsewhere meanwhile
         self.log.error("the daemon takes no proxy: {problem}", problem=failure.getErrorMessage())
         link.close()
 
@@ -163,7 +168,8 @@ class FarDaemon:
 
     def _move(self, message: Message) -> None:
         self._moved(float(message["within"]))
-        self.connect(message["socket"], moved=True)
+        # Whom this daemon has not heard it does not count among those that come, but as it was told itself to expect us.
+        self.connect(message["socket"], moved=self._welcome_here or self._moved_here)
 
     # --- what it is told
 

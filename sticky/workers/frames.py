@@ -57,7 +57,7 @@ class Link(Protocol):
         self.lost: Callable[[], None] = _nothing
         self.state = LinkState.OPEN
         self.deaf = False  #: what comes is not read any more
-        self._rests = False
+        self.rests = False  #: what comes waits
         self.heard_at = clock.seconds()  #: when anything came last
         self._clock = clock
         self._buffer = bytearray()
@@ -110,12 +110,12 @@ class Link(Protocol):
         To stop reading is not enough. In the very turn in which that is asked for, a reactor may still read what it knows to be
         there (Twisted's does, where something waits to be written as well).
         """
-        self._rests = True
+        self.rests = True
         self.transport.pauseProducing()  # type: ignore[union-attr]
 
     def wake(self) -> None:
         """Go on, with what has come meanwhile."""
-        self._rests = False
+        self.rests = False
         self.transport.resumeProducing()  # type: ignore[union-attr]
         self.dataReceived(b"")
 
@@ -130,7 +130,7 @@ class Link(Protocol):
             return
         self._buffer += data
         try:
-            while self.state is LinkState.OPEN and not self._rests and (message := self._next()) is not None:
+            while self.state is LinkState.OPEN and not self.rests and (message := self._next()) is not None:
                 self._take(message)
         except BadMessage as problem:
             self.log.error("a link between processes is closed: {problem}", problem=str(problem))

@@ -239,7 +239,7 @@ class Proxy:
         push = _Push(self.seconds())
         self._pushed[push] = None
         self.link.ask(what, **fields).addBoth(self._acknowledged, push)
-        if self._watch is None and self._pushed:
+        if self._watch is None and self._pushed and not self.link.rests:
             self._watch = self._clock.callLater(messages.SILENCE, self._look)
         return self.settled()
 
@@ -299,19 +299,14 @@ class Proxy:
 
     def wake(self) -> None:
         """Go on as before."""
-        self.link.wake()
-        if self._pushed:
+        self.link.wake()  # it may be told something by what it says, which is watched then
+        if self._pushed and self._watch is None:
             self._watch = self._clock.callLater(messages.SILENCE, self._look)
 
     def move(self, **where: Any) -> Deferred[None]:
         """Send it to the other daemon. Fires when it has left; what it asked here it asks there."""
-        left: Deferred[None] = Deferred()
-        self.link.deaf = True
-        self.link.lost = lambda: left.callback(None)
         self.held.clear()  # the leases are the other daemon's to count
-        self.link.tell(messages.MOVE, **where)
-        self.link.wake()  # deaf, and hears when it has left
-        return left
+        return send_on(self.link, **where)
 
     # --- its end
 
@@ -341,6 +336,16 @@ class Proxy:
         unsettled, self._unsettled = self._unsettled, []
         for _, settled in unsettled:
             settled.callback(None)
+
+
+def send_on(link: Link, **where: Any) -> Deferred[None]:
+    """Send whoever is at the other end to the other daemon. Fires when it has left."""
+    left: Deferred[None] = Deferred()
+    link.deaf = True
+    link.lost = lambda: left.callback(None)
+    link.tell(messages.MOVE, **where)
+    link.wake()  # deaf, and hears when it has left
+    return left
 
 
 def claims_of(message: Message) -> Claims:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
 import attrs
@@ -24,11 +25,28 @@ from sticky.workers import messages
 from sticky.workers.config import ProxyConfig
 from sticky.workers.control import NearControl
 from sticky.workers.frames import BadMessage, Link, Message
-from sticky.workers.holder import Proxy, address_of
+from sticky.workers.holder import Proxy, address_of, send_on
 from sticky.workers.processes import Progress, Strangers, peer
 from sticky.workers.turns import NearTurns, Resume
 from sticky.workers.values import plain
 from sticky.workers.visits import NearVisits
+
+
+class Hearing(Enum):
+    """Whether what proxies say is heard here."""
+
+    OPEN = "open"
+    RESTING = "resting"  # another daemon may take over: it waits, also the hello of those who come now
+    LEFT = "left"  # the other one is in charge
+
+
+HEARING_STEPS: dict[tuple[Hearing, str], Hearing] = {
+    (Hearing.OPEN, "rest"): Hearing.RESTING,
+    (Hearing.OPEN, "wake"): Hearing.OPEN,  # something else could not rest, before it was our turn
+    (Hearing.OPEN, "move"): Hearing.LEFT,
+    (Hearing.RESTING, "wake"): Hearing.OPEN,
+    (Hearing.RESTING, "move"): Hearing.LEFT,
+}
 
 
 @attrs.define(eq=False)
@@ -44,6 +62,7 @@ class Member:
     entered_at: float
     turns: NearTurns
     visits: NearVisits
+    awaited: bool  #: it comes from an earlier daemon, and has not acknowledged yet what it was told here
 
 
 class Proxies:
@@ -65,6 +84,7 @@ class Proxies:
         doubt: Callable[[Address], None],
     ) -> None:
         self.socket = ""
+        self.state = Hearing.OPEN
         self.members: list[Member] = []
         self.arrived: Callable[[Member], None] = _nobody
         self.left: Callable[[Member], None] = _nobody
@@ -76,7 +96,7 @@ class Proxies:
         self._doubt = doubt
         self._port: IListeningPort | None = None
         self._watch: IDelayedCall | None = None
-        self._links: set[Link] = set()
+        self._entering: set[Link] = set()  # connected, and no member yet
         self._strangers = Strangers(reactor)
         self._doubted = False  # somebody seemed silent when this was looked at last
         self._expected = 0  # proxies of an earlier daemon that are on their way
@@ -98,7 +118,7 @@ class Proxies:
         if port is not None:
             await (port.stopListening() or _done())
         self._all_here()
-        for link in list(self._links):
+        for link in [*self._entering, *(member.link for member in self.members)]:
             link.close()
 
     # --- to all of them
@@ -129,31 +149,58 @@ class Proxies:
     # --- while another daemon takes over
 
     def rest(self) -> None:
-        """Read nothing that proxies say, and watch nobody: what they ask waits."""
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        """Read nothing that proxies say, and watch nobody: what they ask waits, also of those who come while this lasts."""
+        self._become("rest")
+        for call in (self._watch, self._patience):
+            if call is not None:
+                call.cancel()
+        self._watch = self._patience = None
         for member in self.members:
             member.proxy.rest()
+        for link in self._entering:
+            link.rest()
+
+    @property
+    def moving(self) -> int:
+        """How many the next daemon has to expect; while this one rests it does not grow. Those that an earlier daemon has sent here
+        are among them, if they have not said hello yet: they may hold sessions.
+        """
+        return len(self.members) + max(0, self._expected - sum(member.awaited for member in self.members))
 
     def wake(self) -> None:
-        """Go on as before."""
+        """Go on as before. A no-op where it has not rested."""
+        rested = self.state is Hearing.RESTING
+        self._become("wake")
+        if not rested:
+            return
         if self.socket:
             self._watch = self._reactor.callLater(messages.REPORT, self._look)
-        for member in self.members:
+        self._be_patient()
+        entering = list(self._entering)
+        for member in list(self.members):
             member.heard_at = self._reactor.seconds()
             member.proxy.wake()
+        for link in entering:
+            link.wake()
 
     def move(self, path: str, within: float) -> Deferred[Any]:
         """The other daemon is in charge, and listens there. Fires when all proxies have left this one, or are gone.
 
-        `within`: seconds that they may go on serving those who are there.
+        Those whose hello has not been heard go, too: they may have clients of an earlier daemon. `within`: seconds that they may go
+        on serving those who are there.
         """
+        self._become("move")
+        self._be_patient()
         leaving = [member.proxy.move(socket=path, within=within) for member in self.members]
+        leaving += [send_on(link, socket=path, within=within) for link in self._entering]
+        self._entering.clear()
         if self._port is not None:
             self._port.stopListening()
             self._port = None
         return DeferredList(leaving)
+
+    def _become(self, what: str) -> None:
+        self.state = HEARING_STEPS[self.state, what]
 
     # --- when this one takes over from another
 
@@ -163,7 +210,10 @@ class Proxies:
         One that is not here within `messages.TRY_FOR` has ended.
         """
         self._expected = count
-        if count:
+        self._be_patient()
+
+    def _be_patient(self) -> None:
+        if self._expected and self._patience is None:
             self._patience = self._reactor.callLater(messages.TRY_FOR, self._all_here)
 
     def complete(self) -> Deferred[None] | None:
@@ -181,7 +231,8 @@ class Proxies:
             return succeed(None)
         return complete.addTimeout(within, self._reactor).addErrback(lambda _: None)
 
-    def _is_here(self) -> None:
+    def _is_here(self, member: Member) -> None:
+        member.awaited = False
         if self._expected:
             self._expected -= 1
             if not self._expected:
@@ -206,9 +257,14 @@ class Proxies:
             self._strangers.refused(uid)
             link.close()
             return
-        link.lost = lambda: self._links.discard(link)
+        if self.state is Hearing.LEFT:
+            link.close()
+            return
+        link.lost = lambda: self._entering.discard(link)
         link.serves = {messages.HELLO: lambda message: self._hello(link, message)}
-        self._links.add(link)
+        self._entering.add(link)
+        if self.state is Hearing.RESTING:
+            link.rest()
 
     def _hello(self, link: Link, message: Message) -> Message:
         versions = message["versions"]
@@ -218,7 +274,6 @@ class Proxies:
         near = NearControl(self._control, link)
 
         def gone(_: Proxy) -> None:
-            self._links.discard(link)
             self.members.remove(member)
             near.stop()
             turns.stop()
@@ -229,7 +284,9 @@ class Proxies:
         turns = NearTurns(proxy, self._routing, self._resume)
         visits = NearVisits(proxy, self._routing, self._control)
         now = self._reactor.seconds()
-        member = Member(name, peer(link.transport)[0], proxy, link, {}, now, now, turns, visits)
+        moved = bool(message.get("moved"))
+        member = Member(name, peer(link.transport)[0], proxy, link, {}, now, now, turns, visits, awaited=moved)
+        self._entering.discard(link)
         self.members.append(member)
         link.serves = {
             **proxy.calls(),
@@ -242,15 +299,15 @@ class Proxies:
         }
         over = proxy.take_over(message["holds"]) + turns.take_over(message["turns"])
         cut = visits.take_over(message.get("visits", ()))
-        self._reactor.callLater(0, self._entered, member, bool(message.get("moved")))
+        self._reactor.callLater(0, self._entered, member)
         return {"version": messages.VERSION, "config": plain(self._config()), "over": over, "cut": cut}
 
-    def _entered(self, member: Member, moved: bool) -> None:
+    def _entered(self, member: Member) -> None:
         self.arrived(member)
-        if moved:
+        if member.awaited:
             # Said after its welcome, and so acknowledged when it has done what that says.
             here = member.proxy.push(messages.CONFIGURE, config=plain(self._config()))
-            here.addCallback(lambda _: self._is_here())
+            here.addCallback(lambda _: self._is_here(member))
 
     def _reported(self, member: Member, message: Message) -> None:
         member.heard_at = self._reactor.seconds()

@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.workers.far import TRY_EVERY, FarDaemon
@@ -86,6 +87,35 @@ class FarDaemonTests(SynchronousTestCase):
     def test_a_daemon_that_refuses_ends_the_link(self) -> None:
         self.answer(refused={"kind": "BadRequest", "status": 400, "code": "bad_request", "message": "no"})
         self.assertTrue(self.transport.closed)
+
+    def say(self, **message: object) -> None:
+        data = json.dumps(message).encode()
+        self.link.dataReceived(_LENGTH.pack(len(data)) + data)
+
+    def hello(self) -> Any:
+        """What the daemon that was reached last has been told first."""
+        return json.loads(self.reach(self.reactor.factory).sent[4:])
+
+    def test_one_that_is_sent_on_comes_as_one_that_the_next_daemon_expects(self) -> None:
+        self.answer(config={}, over=[])
+        self.say(do="move", socket="\0next", within=5.0)
+        self.assertEqual((self.reactor.attempts[-1][0], self.hello()["moved"]), ("\0next", True))
+
+    def test_one_that_is_sent_on_unheard_comes_as_it_came_to_the_daemon_that_has_not_heard_it(self) -> None:
+        """That one counts those whom it has heard, and those whom it has been told to expect."""
+        self.say(do="move", socket="\0next", within=5.0)
+        self.assertFalse(self.hello()["moved"])
+        self.far.connect("\0another", moved=True)
+        self.link = self.reactor.factory.buildProtocol(None)
+        self.link.makeConnection(End())
+        self.say(do="move", socket="\0next", within=5.0)
+        self.assertTrue(self.hello()["moved"])
+
+    def test_a_daemon_that_sends_a_proxy_on_unheard_has_not_turned_it_away(self) -> None:
+        with capturedLogs() as lines:
+            self.say(do="move", socket="\0next", within=5.0)
+            self.link.connectionLost()
+        self.assertEqual((lines, self.lost), ([], 0))
 
     def reach(self, factory: Any) -> End:
         link, transport = factory.buildProtocol(None), End()

@@ -67,6 +67,19 @@ class SilenceTests(SynchronousTestCase):
         self.successResultOf(settled)
         self.assertEqual((self.proxy.believed, self.gone), (False, [self.proxy]))
 
+    def test_one_that_has_something_to_be_told_as_this_process_goes_on_is_watched_by_one_timer(self) -> None:
+        self.wire.near.serves = {"ask": lambda message: self.proxy.ended(SESSION, EndReason.TERMINATED, None)}
+        self.proxy.rest()
+        self.wire.far.tell("ask")
+        end = self.wire._ends[self.wire.far]
+        self.wire.near.dataReceived(end.sent)  # the reactor had it already
+        end.sent = b""
+        self.proxy.wake()
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.wire.far.serves = {messages.END: lambda message: None}
+        self.wire.run()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
     def test_one_that_acknowledges_is_left_in_peace(self) -> None:
         self.wire.far.serves = {messages.END: lambda message: None}
         self.proxy.ended(SESSION, EndReason.TERMINATED, None)

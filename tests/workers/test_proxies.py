@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
@@ -14,6 +15,7 @@ from sticky.edge.forwarding import TrustedProxies
 from sticky.edge.limits import EdgeLimits, EdgeSettings
 from sticky.workers import messages, proxies
 from sticky.workers.config import ProxyConfig
+from sticky.workers.frames import LinkLost
 from sticky.workers.pool import Seat
 from sticky.workers.proxies import Proxies
 from sticky.workers.views import views
@@ -80,14 +82,14 @@ class StrangerTests(ProxiesCase):
         self.uid = os.geteuid() + 1
         wire = self.knock()
         self.assertTrue(wire._ends[wire.near].closed)
-        self.assertEqual((wire.near.serves, self.proxies._links), ({}, set()))
+        self.assertEqual((wire.near.serves, self.proxies._entering), ({}, set()))
 
     def test_root_is_taken_as_our_own_user_is_and_forgotten_when_it_has_gone(self) -> None:
         for self.uid in (0, os.geteuid()):
             wire = self.knock()
-            self.assertEqual(self.proxies._links, {wire.near})
+            self.assertEqual(self.proxies._entering, {wire.near})
             wire.lose()
-            self.assertEqual(self.proxies._links, set())
+            self.assertEqual(self.proxies._entering, set())
 
     def test_a_line_a_minute_says_how_many_there_were(self) -> None:
         self.uid = os.geteuid() + 1
@@ -201,6 +203,130 @@ class ExpectedTests(ProxiesCase):
         self.proxies.expect(0)
         self.assertIsNone(self.proxies.complete())
         self.successResultOf(self.proxies.gathered(1.0))
+
+
+class RestingTests(ProxiesCase):
+    """While this daemon rests for the next one it decides nothing, for those who come in that moment either."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.member = self.enter("worker-1")
+        self.proxies.rest()
+
+    def hello(self, wire: Wire, *, moved: bool = False) -> Deferred[Any]:
+        """Somebody comes and says hello, and it is sent."""
+        self.proxies.enter(wire.near)
+        hello = wire.far.ask(messages.HELLO, versions=[messages.VERSION], name="late", moved=moved, holds=[], turns=[])
+        wire.run()
+        return hello
+
+    def sent_to(self, wire: Wire) -> list[tuple[str, float]]:
+        sent: list[tuple[str, float]] = []
+        wire.far.serves = {messages.MOVE: lambda message: sent.append((message["socket"], message["within"]))}
+        wire.run()
+        return sent
+
+    def test_one_that_comes_meanwhile_is_let_in_when_this_daemon_goes_on(self) -> None:
+        wire = Wire(self.clock)
+        hello = self.hello(wire)
+        self.assertNoResult(hello)
+        self.assertEqual(len(self.proxies.members), 1)
+        self.proxies.wake()
+        wire.run()
+        self.successResultOf(hello)
+        self.assertEqual([member.name for member in self.proxies.members], ["worker-1", "late"])
+
+    def test_one_that_is_connected_and_has_not_said_hello_rests_too(self) -> None:
+        self.proxies.wake()
+        wire = Wire(self.clock)
+        self.proxies.enter(wire.near)
+        self.proxies.rest()
+        wire.far.ask(messages.HELLO, versions=[messages.VERSION], name="late", moved=False, holds=[], turns=[])
+        wire.run()
+        self.assertEqual(len(self.proxies.members), 1)
+
+    def test_one_that_comes_meanwhile_is_sent_on_unheard_and_this_one_is_over_when_all_have_left(self) -> None:
+        wire = Wire(self.clock)
+        hello = self.hello(wire)
+        left = self.proxies.move("\0there", 5.0)
+        self.assertEqual([self.sent_to(wire), self.sent_to(self.member)], [[("\0there", 5.0)], [("\0there", 5.0)]])
+        self.assertNoResult(hello)
+        self.assertEqual(len(self.proxies.members), 1)
+        self.member.lose()
+        self.assertNoResult(left)
+        wire.lose()
+        self.failureResultOf(hello, LinkLost)
+        self.successResultOf(left)
+
+    def test_one_that_comes_when_the_other_one_is_in_charge_is_not_taken(self) -> None:
+        self.proxies.move("\0there", 5.0)
+        wire = Wire(self.clock)
+        self.proxies.enter(wire.near)
+        self.assertTrue(wire._ends[wire.near].closed)
+
+    def test_how_many_move_does_not_grow_meanwhile(self) -> None:
+        self.assertEqual(self.proxies.moving, 1)
+        self.hello(Wire(self.clock))
+        self.assertEqual(self.proxies.moving, 1)
+
+    def test_those_that_an_earlier_daemon_has_sent_here_move_too_each_of_them_once(self) -> None:
+        self.proxies.wake()
+        self.proxies.expect(2)
+        acknowledges_later = self.enter("earlier worker", moved=True)
+        self.proxies.rest()
+        self.assertEqual(self.proxies.moving, 3)
+        self.proxies.wake()
+        acknowledges_later.run()
+        self.proxies.rest()
+        self.assertEqual(self.proxies.moving, 3)
+
+    def test_those_on_their_way_here_are_not_given_up_while_they_cannot_be_heard(self) -> None:
+        self.proxies.wake()
+        self.proxies.expect(1)
+        complete = self.proxies.complete()
+        assert complete is not None
+        self.proxies.rest()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        wire = Wire(self.clock)
+        self.hello(wire, moved=True)
+        self.clock.advance(messages.TRY_FOR + 1)
+        self.assertNoResult(complete)
+        wire.far.serves = {messages.CONFIGURE: lambda message: None}
+        self.proxies.wake()
+        wire.run()
+        self.clock.advance(0)
+        wire.run()
+        self.successResultOf(complete)
+
+    def test_those_on_their_way_here_have_their_time_from_the_moment_when_they_can_be_heard(self) -> None:
+        self.proxies.wake()
+        self.proxies.expect(1)
+        complete = self.proxies.complete()
+        assert complete is not None
+        self.proxies.rest()
+        self.proxies.wake()
+        self.clock.advance(messages.TRY_FOR - 1)
+        self.assertNoResult(complete)
+        self.clock.advance(1)
+        self.successResultOf(complete)
+
+    def test_one_that_has_just_come_in_is_not_cut_off_for_what_it_is_told_then(self) -> None:
+        self.proxies.wake()
+        self.proxies.expect(1)
+        wire = Wire(self.clock)
+        self.hello(wire, moved=True)
+        self.proxies.rest()  # in the same turn
+        for seconds in (0.0, messages.SILENCE, messages.STARVED, messages.STALLED):
+            self.clock.advance(seconds)
+        self.assertFalse(wire._ends[wire.near].closed)
+
+    def test_to_go_on_where_it_has_not_rested_changes_nothing(self) -> None:
+        """Something else could not rest."""
+        self.proxies.socket = "\0here"
+        self.proxies.wake()
+        timers = len(self.clock.getDelayedCalls())
+        self.proxies.wake()
+        self.assertEqual(len(self.clock.getDelayedCalls()), timers)
 
 
 class SeatStub:
