@@ -12,6 +12,7 @@ from zope.interface import implementer
 from sticky import errors
 from sticky.isticky import Answer, ControlRequest, IControl, IEventStream
 from sticky.workers import messages
+from sticky.workers.fields import number_of, value_of
 from sticky.workers.frames import Link, LinkLost, Message
 from sticky.workers.values import made, plain
 
@@ -182,8 +183,8 @@ class NearControl:
             stream.stop()
 
     def _answer(self, message: Message) -> object:
-        number = int(message["call"])
-        result = self._control.answer(made(ControlRequest, message["request"]))
+        number = number_of(message, "call")
+        result = self._control.answer(value_of(ControlRequest, message.get("request")))
         if isinstance(result, Answer):
             return {"answer": plain(result)}
         if IEventStream.providedBy(result):
@@ -205,7 +206,7 @@ class NearControl:
         return {"stream": number}
 
     def _start(self, message: Message) -> None:
-        number = int(message["call"])
+        number = number_of(message, "call")
         stream = self._streams.get(number)
         if stream is None:
             raise errors.NotFound
@@ -220,7 +221,7 @@ class NearControl:
         stream.start(write, finish)
 
     def _cancel(self, message: Message) -> None:
-        number = int(message["call"])
+        number = number_of(message, "call")
         waiting = self._waiting.pop(number, None)
         if waiting is not None:
             waiting.cancel()

@@ -24,9 +24,9 @@ LONGEST: Final = 16 * 1024 * 1024  #: bytes of a message
 _LENGTH = Struct(">I")
 
 Message = dict[str, Any]
-Server = Callable[
-    [Message], Any
-]  #: answers with a Message, None, or a Deferred of either; may raise an `errors.Refusal`
+#: What one message asks or tells is done by this. Gives a Message, None, or a Deferred of either, and raises an `errors.Refusal`, or
+#: `BadMessage` for what is the other side's fault; whatever else it raises is ours.
+Serve = Callable[[Message], Any]
 
 
 class LinkLost(Exception):
@@ -53,7 +53,7 @@ class Link(Protocol):
     log = Logger()
 
     def __init__(self, clock: IReactorTime) -> None:
-        self.serves: Mapping[str, Server] = {}
+        self.serves: Mapping[str, Serve] = {}
         self.lost: Callable[[], None] = _nothing
         self.state = LinkState.OPEN
         self.deaf = False  #: what comes is not read any more
@@ -158,13 +158,7 @@ class Link(Protocol):
     def _take(self, message: Message) -> None:
         number = message.get("re")
         if number is not None:
-            answer = self._asked.pop(number, None) if isinstance(number, int) else None
-            if answer is None:
-                return  # it was cancelled
-            if "refused" in message:
-                answer.errback(refusal_of(message["refused"]))
-            else:
-                answer.callback(message)
+            self._answered(number, message)
             return
         what = message.get("do")
         serve = self.serves.get(what) if isinstance(what, str) else None
@@ -180,14 +174,12 @@ class Link(Protocol):
                 raise BadMessage(f"{what}: {refusal}") from None
             self._reply(number, Failure(refusal))
             return
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadMessage(f"{what} is not of the form that this version takes ({type(error).__name__})") from error
         except BadMessage:
             raise
         except Exception as error:
             if number is None:
                 self.log.failure("what another process told could not be taken in")
-                raise BadMessage(f"{what}: {type(error).__name__}") from error
+                raise BadMessage(f"{what}: {error!r}") from error
             # Our own fault, with one question: others that are served over there are not to suffer from it.
             result = Failure()
         if number is None:
@@ -196,6 +188,21 @@ class Link(Protocol):
             result.addBoth(lambda result: self._reply(number, result))
         else:
             self._reply(number, result)
+
+    def _answered(self, number: object, message: Message) -> None:
+        if not isinstance(number, int) or number not in self._asked:
+            return  # it was cancelled
+        refusal = None
+        if "refused" in message:
+            try:
+                refusal = refusal_of(message["refused"])
+            except (KeyError, TypeError, ValueError):
+                raise BadMessage("a refusal that cannot be read") from None
+        answer = self._asked.pop(number)
+        if refusal is not None:
+            answer.errback(refusal)
+        else:
+            answer.callback(message)
 
     def _reply(self, number: int, result: Message | Failure | None) -> None:
         if self.state is not LinkState.OPEN:

@@ -17,13 +17,13 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from sticky import errors
-from sticky.core.tokens import Claims
-from sticky.core.values import ContainerId, DeploymentId, EndReason, ServerName, SessionId
-from sticky.isticky import Address, IFarHolder, IRouting, TCPAddress, UNIXAddress
+from sticky.core.values import EndReason, SessionId
+from sticky.isticky import IFarHolder, IRouting
 from sticky.lease import Lease
 from sticky.workers import messages
+from sticky.workers.fields import age_of, claims_of, number_of, text_of
 from sticky.workers.frames import BadMessage, Link, LinkState, Message
-from sticky.workers.values import made, plain
+from sticky.workers.values import plain
 
 AT_LEAST = 0.01  #: seconds between two looks: differences of floats may be too small to get anywhere
 
@@ -155,9 +155,10 @@ class Proxy:
             except errors.Refusal as refusal:
                 over.append({"session": claims.session, "reason": refusal.code})
                 continue
-            held.count(int(hold["in_flight"]), float(hold["idle_for"]))
-            if not hold["counts"]:
-                self._set_aside(held, float(hold["idle_for"]))
+            idle_for = age_of(hold)
+            held.count(number_of(hold, "in_flight"), idle_for)
+            if not hold.get("counts"):
+                self._set_aside(held, idle_for)
         return over
 
     def _lease(self, message: Message) -> Any:
@@ -186,15 +187,15 @@ class Proxy:
         held = self._find(message)
         if held is None:
             return  # it ended while this was on its way
-        age = _age(message)
+        age = age_of(message)
         lease = held.end(messages.BACK)
-        del self.held[SessionId(message["session"])]
+        del self.held[SessionId(text_of(message, "session"))]
         lease.release(age)
 
     def _suspend(self, message: Message) -> None:
         held = self._find(message)
         if held is not None:
-            self._set_aside(held, _age(message))
+            self._set_aside(held, age_of(message))
 
     def _set_aside(self, held: Held, idle_for: float) -> None:
         held.step(messages.SUSPEND)
@@ -210,7 +211,7 @@ class Proxy:
         try:
             held.lease.resume()
         except errors.SessionEnded:
-            if self.held.pop(SessionId(message["session"]), None) is not None:
+            if self.held.pop(SessionId(text_of(message, "session")), None) is not None:
                 held.end(messages.END)
             raise
         held.step(messages.RESUME)
@@ -218,7 +219,7 @@ class Proxy:
         return {}
 
     def _find(self, message: Message) -> Held | None:
-        return self.held.get(SessionId(message["session"]))
+        return self.held.get(SessionId(text_of(message, "session")))
 
     def counted(self, counts: list[Any]) -> None:
         """Requests in flight by session, where they are others than was said last."""
@@ -348,33 +349,5 @@ def send_on(link: Link, **where: Any) -> Deferred[None]:
     return left
 
 
-def claims_of(message: Message) -> Claims:
-    """Enough of a token's claims to route by: the proxy has verified the rest."""
-    session, server, container = message["session"], message["server"], message["container"]
-    if not all(isinstance(one, str) for one in (session, server, container)):
-        raise BadMessage("a lease is asked for by three names")
-    return Claims(SessionId(session), ServerName(server), DeploymentId(""), ContainerId(container), 0, 0)
-
-
-def _age(message: Message) -> float:
-    age = float(message["idle_for"])
-    if not age >= 0:
-        raise BadMessage("a time that has not come")
-    return age
-
-
 def _nobody(proxy: Proxy) -> None:
     pass
-
-
-def address_of(data: Any) -> Address:
-    """An address as it crosses."""
-    return made(TCPAddress, data) if "port" in data else made(UNIXAddress, data)
-
-
-def reason_of(code: str) -> EndReason:
-    """A reason as it crosses; one of another version is no more than an end."""
-    try:
-        return EndReason(code)
-    except ValueError:
-        return EndReason.UNKNOWN

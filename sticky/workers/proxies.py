@@ -15,7 +15,7 @@ import attrs
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.interfaces import IDelayedCall, IListeningPort
 from twisted.internet.protocol import Factory
-from twisted.logger import Logger, LogLevel
+from twisted.logger import InvalidLogLevelError, Logger, LogLevel
 
 from sticky import errors
 from sticky.core.values import EndReason
@@ -24,8 +24,9 @@ from sticky.observe.access import COUNTED
 from sticky.workers import messages
 from sticky.workers.config import ProxyConfig
 from sticky.workers.control import NearControl
+from sticky.workers.fields import address_of, list_of, text_of
 from sticky.workers.frames import BadMessage, Link, Message
-from sticky.workers.holder import Proxy, address_of, send_on
+from sticky.workers.holder import Proxy, send_on
 from sticky.workers.processes import Progress, Strangers, peer
 from sticky.workers.turns import NearTurns, Resume
 from sticky.workers.values import plain
@@ -267,10 +268,10 @@ class Proxies:
             link.rest()
 
     def _hello(self, link: Link, message: Message) -> Message:
-        versions = message["versions"]
+        versions = list_of(message, "versions")
         if messages.VERSION not in versions:
             raise errors.BadRequest(f"This daemon speaks version {messages.VERSION} of the protocol, not {versions}.")
-        name = str(message["name"])
+        name = text_of(message, "name")
         near = NearControl(self._control, link)
 
         def gone(_: Proxy) -> None:
@@ -294,10 +295,10 @@ class Proxies:
             **turns.calls(),
             **visits.calls(),
             messages.REPORTED: lambda message: self._reported(member, message),
-            messages.DOUBT: lambda message: self._doubt(address_of(message["address"])),
+            messages.DOUBT: lambda message: self._doubt(address_of(message.get("address"))),
             messages.LOG: lambda message: self._said(member, message),
         }
-        over = proxy.take_over(message["holds"]) + turns.take_over(message["turns"])
+        over = proxy.take_over(list_of(message, "holds")) + turns.take_over(list_of(message, "turns"))
         cut = visits.take_over(message.get("visits", ()))
         self._reactor.callLater(0, self._entered, member)
         return {"version": messages.VERSION, "config": plain(self._config()), "over": over, "cut": cut}
@@ -319,10 +320,10 @@ class Proxies:
 
     def _said(self, member: Member, message: Message) -> None:
         try:
-            level = LogLevel.lookupByName(message["level"])
-        except ValueError:
+            level = LogLevel.lookupByName(text_of(message, "level"))
+        except InvalidLogLevelError:
             raise BadMessage("a level of log that there is not") from None
-        self.log.emit(level, "{worker}: {text}", worker=member.name, text=message["text"])
+        self.log.emit(level, "{worker}: {text}", worker=member.name, text=text_of(message, "text"))
 
     def _look(self) -> None:
         """Cut off whoever has not reported for too long: it is stopped, or in an endless loop."""

@@ -22,8 +22,8 @@ from sticky.isticky import ILease, ILeaseHolder, IRouting, Visit
 from sticky.lease import Lease
 from sticky.observe.safely import safely
 from sticky.workers import messages
+from sticky.workers.fields import address_of, reason_of
 from sticky.workers.frames import Link, LinkLost, Message
-from sticky.workers.holder import address_of, reason_of
 from sticky.workers.holds import Hold, HoldInput, HoldState
 from sticky.workers.turns import FarTurns
 from sticky.workers.visits import FarVisits

@@ -21,8 +21,9 @@ from sticky.lease import Lease
 from sticky.observe.safely import safely
 from sticky.workers import messages
 from sticky.workers.asked import FarRequest, FarRequests
+from sticky.workers.fields import address_of, claims_of, number_of, reason_of
 from sticky.workers.frames import BadMessage, Link, LinkState, Message
-from sticky.workers.holder import Proxy, address_of, claims_of, reason_of
+from sticky.workers.holder import Proxy
 from sticky.workers.values import plain
 
 # --- the proxy's side ------------------------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ class NearTurns:
         return self._begin(message, self._routing.begin)
 
     def _begin(self, message: Message, begin: Resume) -> Any:
-        claims, number = claims_of(message), int(message["request"])
+        claims, number = claims_of(message), number_of(message, "request")
         if number in self._turns:
             raise BadMessage("a turn was asked for twice")
         turn = NearTurn(self, number, claims.session)
@@ -192,7 +193,7 @@ class NearTurns:
         return failure
 
     def _done(self, message: Message) -> None:
-        turn = self._turns.get(int(message["request"]))
+        turn = self._turns.get(number_of(message, "request"))
         if turn is not None:  # else the session has ended, or the request was refused, meanwhile
             self._leave(turn)
 

@@ -19,9 +19,10 @@ from sticky.observe.safely import safely
 from sticky.visits import VisitLease
 from sticky.workers import messages
 from sticky.workers.asked import FarRequest, FarRequests
+from sticky.workers.fields import address_of, number_of, reason_of, text_of, value_of
 from sticky.workers.frames import BadMessage, Link, LinkState, Message
-from sticky.workers.holder import Proxy, address_of, reason_of
-from sticky.workers.values import made, plain
+from sticky.workers.holder import Proxy
+from sticky.workers.values import plain
 
 # --- the proxy's side ------------------------------------------------------------------------------------------------
 
@@ -98,7 +99,7 @@ class FarVisits(FarRequests[FarVisit]):
         return lease
 
     def _end(self, message: Message) -> None:
-        one = self._requests.pop(int(message["request"]), None)
+        one = self._requests.pop(number_of(message, "request"), None)
         if one is None or one.lease is None:
             return  # it was over meanwhile
         del self._of[one.lease]
@@ -159,13 +160,13 @@ class NearVisits:
         """It has had these of an earlier daemon. Returns those that are over, with their containers."""
         over = []
         for message in held:
-            visit = Visit(ServerName(message["server"]), container=ContainerId(message["container"]))
+            visit = Visit(ServerName(text_of(message, "server")), container=ContainerId(text_of(message, "container")))
             try:
-                one = self._begin(int(message["request"]), visit)
+                one = self._begin(number_of(message, "request"), visit)
             except errors.Refusal:
                 over.append({"request": message["request"], "reason": EndReason.CONTAINER_LOST.value})
                 continue
-            if not message["counts"]:
+            if not message.get("counts"):
                 one.lease.suspend()
         return over
 
@@ -186,14 +187,14 @@ class NearVisits:
         return self._proxy.settled()
 
     def _visit(self, message: Message) -> Message:
-        server, shown = message["server"], message["shown"]
+        server, shown = text_of(message, "server"), message.get("shown")
         if shown is not None:
-            request = made(ControlRequest, shown)
+            request = value_of(ControlRequest, shown)
             if request.server != server:
                 raise BadMessage("a visit to one Server with what was shown to another")
             if self._control.let_in(request) is not None:
                 raise errors.Unavailable(retry_after=1.0)
-        one = self._begin(int(message["request"]), Visit(ServerName(server), message["key"].encode("latin-1")))
+        one = self._begin(number_of(message, "request"), Visit(ServerName(server), value_of(bytes, message.get("key"))))
         return {"container": one.lease.container, "address": plain(one.lease.address)}
 
     def _begin(self, number: int, visit: Visit) -> NearVisit:
@@ -205,16 +206,16 @@ class NearVisits:
         return one
 
     def _visited(self, message: Message) -> None:
-        one = self._visits.pop(int(message["request"]), None)
+        one = self._visits.pop(number_of(message, "request"), None)
         if one is not None:  # else its container has stopped, or it was refused, meanwhile
             one.end()
 
     def _quiet(self, message: Message) -> None:
-        one = self._visits.get(int(message["request"]))
+        one = self._visits.get(number_of(message, "request"))
         if one is not None:
             one.lease.suspend()
 
     def _again(self, message: Message) -> None:
-        one = self._visits.get(int(message["request"]))
+        one = self._visits.get(number_of(message, "request"))
         if one is not None:
             one.lease.resume()

@@ -13,6 +13,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors
+from sticky.workers.fields import number_of
 from sticky.workers.frames import LONGEST, Link, LinkLost, LinkState
 from tests.fakes.links import End, Wire
 
@@ -79,27 +80,42 @@ class LinkTests(SynchronousTestCase):
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
     def test_a_question_that_fails_at_once_is_that_ones_fault_alone(self) -> None:
-        def fails(message: Any) -> Any:
-            raise ZeroDivisionError("inside")
+        for kind in (ZeroDivisionError, KeyError, TypeError, ValueError):
 
-        self.wire.near.serves = {"break": fails, "echo": lambda message: {"said": message["said"]}}
-        broken, other = self.wire.far.ask("break"), self.wire.far.ask("echo", said="there")
-        self.wire.run()
-        self.failureResultOf(broken, errors.Unavailable)
-        self.assertEqual(self.successResultOf(other)["said"], "there")
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+            def fails(message: Any, kind: type[Exception] = kind) -> Any:
+                raise kind("inside")
+
+            self.wire.near.serves = {"break": fails, "echo": lambda message: {"said": message["said"]}}
+            broken, other = self.wire.far.ask("break"), self.wire.far.ask("echo", said="there")
+            self.wire.run()
+            self.failureResultOf(broken, errors.Unavailable)
+            self.assertEqual(self.successResultOf(other)["said"], "there")
+            (logged,) = self.flushLoggedErrors(kind)
+            self.assertIn("in fails", logged.getTraceback())
 
     def test_a_tale_that_cannot_be_taken_in_closes_the_link(self) -> None:
         """Nobody can be told, and what the two think of each other differs from then on."""
 
-        def fails(message: Any) -> Any:
-            raise ZeroDivisionError("inside")
+        for kind in (ZeroDivisionError, KeyError):
+            wire = Wire(Clock())
 
-        self.wire.near.serves = {"break": fails}
-        self.wire.far.tell("break")
-        self.wire.run()
-        self.assertIs(self.wire.near.state, LinkState.CLOSED)
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+            def fails(message: Any, kind: type[Exception] = kind) -> Any:
+                raise kind("inside")
+
+            wire.near.serves = {"break": fails}
+            wire.far.tell("break")
+            wire.run()
+            self.assertIs(wire.near.state, LinkState.CLOSED)
+            (logged,) = self.flushLoggedErrors(kind)
+            self.assertIn("in fails", logged.getTraceback())
+
+    def test_an_answer_that_cannot_be_read_closes_the_link_and_whoever_asked_hears_so(self) -> None:
+        for refusal in ({"code": "without_its_class"}, "no", None, {"kind": "New", "status": "high"}):
+            wire = Wire(Clock())
+            answer = wire.far.ask("anything")
+            wire.far.dataReceived(frame({"re": 1, "refused": refusal}))
+            wire.lose_if_closed()
+            self.failureResultOf(answer, LinkLost)
 
     def test_a_question_that_a_version_has_not_got_is_refused_and_a_tale_passed_over(self) -> None:
         self.wire.far.tell("gossip")
@@ -129,7 +145,7 @@ class LinkTests(SynchronousTestCase):
 
     def test_nonsense_closes_the_link(self) -> None:
         def picky(message: dict[str, Any]) -> None:
-            int(message["count"])
+            number_of(message, "count")
 
         for data in (
             struct.pack(">I", LONGEST + 1),

@@ -17,7 +17,7 @@ from sticky.edge.limits import EdgeLimits, EdgeSettings
 from sticky.edge.site import Site
 from sticky.isticky import Answer, ControlRequest, TCPAddress, UNIXAddress
 from sticky.workers.config import ProxyConfig
-from sticky.workers.holder import address_of
+from sticky.workers.fields import address_of
 from sticky.workers.values import _kinds, made, plain, refusal_of, refused
 
 
