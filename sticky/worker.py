@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -36,6 +38,7 @@ from sticky.workers.parent import die_with
 from sticky.workers.told import Told
 
 STOPS_AFTER = 0.2  #: seconds that the last bytes have
+STDERR = 2  #: the daemon's, inherited
 
 
 @implementer(ILogObserver)
@@ -87,6 +90,7 @@ class WorkerProcess:
             tally=self._tally,
         )
         self._reactor = reactor
+        self._name = name
         self._turn = turn
         self._listeners = listeners
         self._sites = Sites([])
@@ -144,7 +148,7 @@ class WorkerProcess:
             port.stopReading()
         self._ports.clear()
         if self._context is None:
-            self._lost()
+            self._leave(0)
         elif self._leaving is None and self._relays is not None:
             self._leaving = Leaving(self._reactor, self._context, self._relays, within, self._stop)
 
@@ -161,9 +165,14 @@ class WorkerProcess:
 
     def _lost(self) -> None:
         """No daemon, no leases: nobody may be served by this process."""
+        if self.far.ended_for:  # with no link left nobody writes it to the log
+            say_last(f"sticky: {self._name} ends: {self.far.ended_for}")
+        self._leave(1)
+
+    def _leave(self, status: int) -> None:
         if self._access is not None:
             self._access.close()
-        os._exit(0)
+        os._exit(status)
 
     def _tally(self) -> Mapping[str, Any]:
         context, access, relays = self._context, self._access, self._relays
@@ -178,6 +187,13 @@ class WorkerProcess:
             "bytes_out": counts.bytes_out,
             "requests": self._served.take(),
         }
+
+
+def say_last(line: str) -> None:
+    """A line on standard error. That may be a pipe which nobody reads: what there is no room for is not said."""
+    with suppress(OSError):
+        if select.select((), (STDERR,), (), 0)[1]:
+            os.write(STDERR, line.encode("utf-8", "replace")[: select.PIPE_BUF - 1] + b"\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -29,7 +29,8 @@ TRY_EVERY = 0.1  #: seconds between two attempts to reach a daemon
 class FarDaemon:
     """See the module.
 
-    `welcomed` gets the configuration of each daemon that is reached, `lost` is called once when there is none any more.
+    `welcomed` gets the configuration of each daemon that is reached, `lost` is called once when there is none any more; `ended_for`
+    says why then, where there is more to say than that it has gone.
     `close` is asked to close WebSockets, `stop` to end; `moved` is told, when another daemon takes over, for how long those who are
     here may stay, and that no others may come. `tally` gives what is reported.
     """
@@ -52,6 +53,7 @@ class FarDaemon:
         self.routing = FarRouting(reactor, self.turns)
         self.visits = self.routing.visits
         self.control = FarControl()
+        self.ended_for = ""
         self._reactor = reactor
         self._name = name
         self._welcomed = welcomed
@@ -110,6 +112,8 @@ class FarDaemon:
         if self._reactor.seconds() < self._deadline:
             self._again = self._reactor.callLater(TRY_EVERY, self._try, path)
         else:
+            self.ended_for = f"the daemon could not be reached within {messages.TRY_FOR:.0f} s"
+            self.log.error("{reason}", reason=self.ended_for)
             self._lost()
 
     def reached(self, attempt: _Reaching, link: Link) -> None:
@@ -127,7 +131,7 @@ class FarDaemon:
             messages.MOVE: self._move,
             messages.STOP: lambda message: self._stop(),
         }
-        link.lost = self._lost
+        link.lost = lambda: self._gone(link)
         self._link = link
         hello = link.ask(
             messages.HELLO,
@@ -155,8 +159,14 @@ class FarDaemon:
     def _turned_away(self, failure: Failure, link: Link) -> None:
         if link is not self._link:
             return  # we have been sent elsewhere meanwhile
-        self.log.error("the daemon takes no proxy: {problem}", problem=failure.getErrorMessage())
-        link.close()
+        self.ended_for = f"the daemon takes no proxy: {failure.getErrorMessage()}"
+        self.log.error("{reason}", reason=self.ended_for)
+        link.leave()  # with that line, if the daemon has let us in and it is its configuration that cannot be read here
+
+    def _gone(self, link: Link) -> None:
+        if link.fault:
+            self.ended_for = f"the daemon has said what it must not: {link.fault}"
+        self._lost()
 
     def _configure(self, message: Message) -> None:
         self._welcomed(message["config"])

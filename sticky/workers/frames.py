@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -21,6 +21,7 @@ from sticky import errors
 from sticky.workers.values import refusal_of, refused
 
 LONGEST: Final = 16 * 1024 * 1024  #: bytes of a message
+LEAVES_WITHIN: Final = 1.0  #: seconds that the last messages of a link have to go out
 _LENGTH = Struct(">I")
 
 Message = dict[str, Any]
@@ -57,12 +58,14 @@ class Link(Protocol):
         self.lost: Callable[[], None] = _nothing
         self.state = LinkState.OPEN
         self.deaf = False  #: what comes is not read any more
+        self.fault = ""  #: of the other side, for which this one has closed it
         self.rests = False  #: what comes waits
         self.heard_at = clock.seconds()  #: when anything came last
         self._clock = clock
         self._buffer = bytearray()
         self._number = 0
         self._asked: dict[int, Deferred[Message]] = {}
+        self._patience: IDelayedCall | None = None
 
     # --- out
 
@@ -93,8 +96,10 @@ class Link(Protocol):
             self.transport.abortConnection()  # type: ignore[attr-defined]
 
     def leave(self) -> None:
-        """Close it when everything is sent."""
+        """Close it when everything is sent, or cut it after `LEAVES_WITHIN`."""
         if self.transport is not None and self.state is LinkState.OPEN:
+            if self._patience is None:
+                self._patience = self._clock.callLater(LEAVES_WITHIN, self.close)
             self.transport.loseConnection()
 
     def _send(self, message: Message) -> None:
@@ -133,8 +138,10 @@ class Link(Protocol):
             while self.state is LinkState.OPEN and not self.rests and (message := self._next()) is not None:
                 self._take(message)
         except BadMessage as problem:
-            self.log.error("a link between processes is closed: {problem}", problem=str(problem))
-            self.close()
+            self.fault = str(problem)
+            self.log.error("a link between processes is closed: {problem}", problem=self.fault)
+            self.deaf = True
+            self.leave()  # a worker's log goes over this very link: to cut it would lose the line
 
     def _next(self) -> Message | None:
         if len(self._buffer) < _LENGTH.size:
@@ -219,6 +226,8 @@ class Link(Protocol):
 
     def connectionLost(self, reason: Failure | None = None) -> None:
         self.state = LinkState.CLOSED
+        if self._patience is not None and self._patience.active():
+            self._patience.cancel()
         asked, self._asked = self._asked, {}
         lost, self.lost = self.lost, _nothing
         lost()

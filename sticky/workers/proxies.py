@@ -270,6 +270,7 @@ class Proxies:
     def _hello(self, link: Link, message: Message) -> Message:
         versions = list_of(message, "versions")
         if messages.VERSION not in versions:
+            self.log.error("a proxy was refused that speaks versions {versions} of the protocol", versions=versions)
             raise errors.BadRequest(f"This daemon speaks version {messages.VERSION} of the protocol, not {versions}.")
         name = text_of(message, "name")
         near = NearControl(self._control, link)

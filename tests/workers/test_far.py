@@ -7,11 +7,11 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
-from twisted.logger import capturedLogs
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.workers.far import TRY_EVERY, FarDaemon
-from sticky.workers.frames import _LENGTH
+from sticky.workers.frames import _LENGTH, LEAVES_WITHIN
 from sticky.workers.messages import TRY_FOR
 from tests.fakes.links import End
 
@@ -28,6 +28,20 @@ class FakeReactor(Clock):
     def connectUNIX(self, path: str, factory: Any, timeout: float) -> None:
         self.factory = factory
         self.attempts.append((path, factory))
+
+
+class Transport(End):
+    """One that remembers how it was closed."""
+
+    how = ""
+
+    def loseConnection(self) -> None:
+        self.how = "left"
+        self.closed = True
+
+    def abortConnection(self) -> None:
+        self.how = "cut"
+        self.closed = True
 
 
 class FarDaemonTests(SynchronousTestCase):
@@ -48,7 +62,7 @@ class FarDaemonTests(SynchronousTestCase):
         self.addCleanup(self.far.leave)
         self.far.connect("\0there")
         self.link = self.reactor.factory.buildProtocol(None)
-        self.transport = End()
+        self.transport = Transport()
         self.link.makeConnection(self.transport)
 
     def welcomed(self, config: Any) -> object:
@@ -78,15 +92,36 @@ class FarDaemonTests(SynchronousTestCase):
         self.link.dataReceived(_LENGTH.pack(len(data)) + data)
         self.assertEqual((self.welcomes[1:], self.transport.sent[4:]), ([{"more": 1}], b'{"re":7}'))
 
-    def test_a_configuration_that_cannot_be_read_ends_the_link(self) -> None:
+    def test_a_configuration_that_cannot_be_read_ends_the_link_and_is_why(self) -> None:
         self.answer(config="nonsense", over=[])
-        self.assertTrue(self.transport.closed)
+        self.assertEqual(self.transport.how, "left")
         self.link.connectionLost()
-        self.assertEqual(self.lost, 1)
+        self.assertEqual((self.lost, self.far.ended_for), (1, "the daemon takes no proxy: it has no such field"))
 
-    def test_a_daemon_that_refuses_ends_the_link(self) -> None:
+    def test_a_daemon_that_refuses_ends_the_link_and_is_why(self) -> None:
         self.answer(refused={"kind": "BadRequest", "status": 400, "code": "bad_request", "message": "no"})
-        self.assertTrue(self.transport.closed)
+        self.assertEqual((self.transport.how, self.far.ended_for), ("left", "the daemon takes no proxy: no"))
+
+    def test_a_daemon_that_takes_nothing_any_more_is_not_waited_for(self) -> None:
+        self.answer(config="nonsense", over=[])
+        self.reactor.advance(LEAVES_WITHIN)
+        self.assertEqual(self.transport.how, "cut")
+
+    def test_nonsense_of_a_daemon_ends_the_link_when_the_line_about_it_has_gone_out(self) -> None:
+        self.answer(config={}, over=[])
+        with capturedLogs() as lines:
+            self.link.dataReceived(_LENGTH.pack(2) + b"[]")
+        self.assertEqual(([formatEvent(line) for line in lines], self.transport.how), (
+            ["a link between processes is closed: a message that is no object"], "left"
+        ))  # fmt: skip
+        self.link.connectionLost()
+        self.assertEqual(self.far.ended_for, "the daemon has said what it must not: a message that is no object")
+
+    def test_a_daemon_that_is_gone_needs_no_words(self) -> None:
+        self.answer(config={}, over=[])
+        self.link.connectionLost()
+        self.assertEqual((self.lost, self.far.ended_for), (1, ""))
+        self.assertEqual(self.transport.how, "")
 
     def say(self, **message: object) -> None:
         data = json.dumps(message).encode()
@@ -151,3 +186,4 @@ class FarDaemonTests(SynchronousTestCase):
             self.reactor.advance(TRY_EVERY)
             self.assertLess(self.reactor.seconds(), 2 * TRY_FOR)
         self.assertGreaterEqual(self.reactor.seconds(), TRY_FOR)
+        self.assertEqual(self.far.ended_for, "the daemon could not be reached within 10 s")

@@ -63,6 +63,15 @@ class HelloTests(ProxiesCase):
         self.assertIn(f"version {messages.VERSION} of the protocol, not [98, 99]", refused.getErrorMessage())
         self.assertEqual(self.proxies.members, [])
 
+    def test_the_log_says_that_one_was_refused(self) -> None:
+        """It cannot itself: of one that is not let in no line for the log is taken."""
+        wire = Wire(self.clock)
+        self.proxies.enter(wire.near)
+        wire.far.ask(messages.HELLO, versions=[99], name="newer", moved=False, holds=[], turns=[]).addErrback(str)
+        with capturedLogs() as lines:
+            wire.run()
+        self.assertEqual([line["versions"] for line in lines if "versions" in line], [[99]])
+
     def test_one_that_speaks_this_one_too_is_let_in(self) -> None:
         wire = Wire(self.clock)
         self.proxies.enter(wire.near)
