@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -127,6 +128,8 @@ class NearTurn:
 class NearTurns:
     """The turns that one proxy's requests have, or wait for."""
 
+    log = Logger()
+
     def __init__(self, proxy: Proxy, routing: IRouting, resume: Resume) -> None:
         """`resume`: for those that had their turn of an earlier daemon; all others wait until those are known."""
         self._proxy = proxy
@@ -139,14 +142,27 @@ class NearTurns:
         return {messages.TURN: self._turn, messages.DONE: self._done}
 
     def take_over(self, held: Sequence[Message]) -> list[Message]:
-        """It has had these turns of an earlier daemon. Returns sessions that are over."""
+        """It has had these turns of an earlier daemon. Returns sessions that are over; of others that cannot go on it is told later."""
         over = []
         for one in held:
             try:
-                self._begin(one, self._resume)
+                found = self._begin(one, self._resume)
             except errors.Refusal as refusal:
                 over.append({"session": one["session"], "reason": refusal.code})
+                continue
+            if isinstance(found, Deferred):
+                found.addErrback(self._not_resumed, SessionId(one["session"]))
         return over
+
+    def _not_resumed(self, failure: Failure, session: SessionId) -> None:
+        if failure.check(CancelledError) is not None:
+            return  # the request is over, or the proxy gone
+        refusal = failure.value
+        if not isinstance(refusal, errors.Refusal):
+            self.log.failure("a request that an earlier daemon gave its turn could not be taken over", failure)
+            refusal = errors.Unavailable()
+        detail = getattr(refusal, "detail", None)
+        self._proxy.push(messages.END, session=session, reason=refusal.code, detail=detail)
 
     @property
     def in_flight(self) -> int:

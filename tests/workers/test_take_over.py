@@ -6,6 +6,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from sticky import errors
 from sticky.core.tokens import Claims
 from sticky.core.values import DeploymentId, ServerName, SessionId
 from sticky.isticky import ILease, ILeaseHolder, TCPAddress
@@ -132,6 +133,43 @@ class TurnTakeOverTests(SynchronousTestCase):
         turns.connect(following.wire.far, [])
         following.wire.run()
         self.assertEqual(following.in_flight(), {})
+
+
+class WaitingTurnTests(SynchronousTestCase):
+    """A turn of an earlier daemon that cannot go on at once: what becomes of it later is heard where its request is."""
+
+    def setUp(self) -> None:
+        self.daemon = NearDaemon(Clock())
+        self.waiting: Deferred[ILease] = Deferred()
+        self.turns = NearTurns(self.daemon.proxy, self.daemon, lambda claims, holder: self.waiting)  # type: ignore[arg-type]
+        self.told: list[tuple[str, str, str | None]] = []
+        self.daemon.wire.far.serves = {messages.END: self.end}
+        turn = {"request": 1, "session": SESSIONS[0], "server": "s", "container": BOX}
+        self.assertEqual(self.turns.take_over([turn]), [])
+
+    def end(self, message: dict[str, str]) -> None:
+        self.told.append((message["session"], message["reason"], message["detail"]))
+
+    def test_one_that_is_refused_is_ended_with_the_reason(self) -> None:
+        self.waiting.errback(errors.SessionEnded("terminated", "by hand"))
+        self.daemon.wire.run()
+        self.assertEqual((self.told, self.turns.in_flight), ([(SESSIONS[0], "terminated", "by hand")], 0))
+
+    def test_one_whose_session_is_busy_is_ended_too(self) -> None:
+        self.waiting.errback(errors.SessionBusy())
+        self.daemon.wire.run()
+        self.assertEqual(self.told, [(SESSIONS[0], "session_busy", None)])
+
+    def test_one_that_fails_for_a_fault_of_ours_is_ended_and_logged(self) -> None:
+        self.waiting.errback(ZeroDivisionError("inside"))
+        self.daemon.wire.run()
+        self.assertEqual(self.told, [(SESSIONS[0], "unavailable", None)])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_one_whose_proxy_is_gone_is_over_without_a_word(self) -> None:
+        self.turns.stop()
+        self.daemon.wire.run()
+        self.assertEqual((self.told, self.turns.in_flight), ([], 0))
 
 
 class LostProxyTests(SynchronousTestCase):
