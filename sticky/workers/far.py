@@ -5,7 +5,7 @@ Used by workers and by a daemon that has handed over to the next one. Must not k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -133,15 +133,12 @@ class FarDaemon:
         }
         link.lost = lambda: self._gone(link)
         self._link = link
-        hello = link.ask(
-            messages.HELLO,
-            versions=[messages.VERSION],
-            name=self._name,
-            moved=self._moved_here,
-            holds=self.routing.held(),
-            turns=self.turns.held(),
-            visits=self.visits.held(),
-        )
+        *more, last = _in_parts(holds=self.routing.held(), turns=self.turns.held(), visits=self.visits.held())
+        for part in more:
+            link.tell(messages.HELD, **part)
+        # A daemon of version 1 would pass over what it was told before the hello, and take it for free.
+        versions = [messages.VERSION] if more else list(messages.VERSIONS)
+        hello = link.ask(messages.HELLO, versions=versions, name=self._name, moved=self._moved_here, **last)
         # Also where its configuration cannot be read here: nobody may wait for ever for a link that is half made.
         hello.addCallback(self._welcome, link).addErrback(self._turned_away, link)
 
@@ -221,6 +218,18 @@ class _Reached(Link):
 
     def connectionMade(self) -> None:
         self.far.reached(self.attempt, self)
+
+
+def _in_parts(**held: Sequence[Message]) -> list[dict[str, list[Message]]]:
+    """All of it, in so many messages as it takes: one at least."""
+    entries = [(name, one) for name, those in held.items() for one in those]
+    parts: list[dict[str, list[Message]]] = []
+    for start in range(0, max(1, len(entries)), messages.AT_ONCE):
+        part: dict[str, list[Message]] = {name: [] for name in held}
+        for name, one in entries[start : start + messages.AT_ONCE]:
+            part[name].append(one)
+        parts.append(part)
+    return parts
 
 
 def _acknowledged(_: object) -> None:

@@ -38,6 +38,10 @@ class BadMessage(Exception):
     """The other side does not speak this protocol, or breaks its rules. The link is closed for it."""
 
 
+class TooLong(Exception):
+    """A message of more than `LONGEST` bytes: our own misuse. Nothing of it has gone out."""
+
+
 class LinkState(Enum):
     """Whether messages pass."""
 
@@ -70,7 +74,7 @@ class Link(Protocol):
     # --- out
 
     def ask(self, what: str, **fields: Any) -> Deferred[Message]:
-        """Ask; the answer comes later. Fails with an `errors.Refusal`, or with `LinkLost`.
+        """Ask; the answer comes later. Fails with an `errors.Refusal`, with `LinkLost`, or with `TooLong`.
 
         To cancel it drops the answer; the other side is not told.
         """
@@ -82,11 +86,15 @@ class Link(Protocol):
         number = self._number
         answer = Deferred(lambda _: self._forget(number))
         self._asked[number] = answer
-        self._send({"do": what, "id": number, **fields})
+        try:
+            self._send({"do": what, "id": number, **fields})
+        except TooLong:
+            self._forget(number)
+            answer.errback()
         return answer
 
     def tell(self, what: str, **fields: Any) -> None:
-        """Say something that has no answer. Lost without a word where the link is over."""
+        """Say something that has no answer. Lost without a word where the link is over. Raises `TooLong`."""
         if self.state is LinkState.OPEN:
             self._send({"do": what, **fields})
 
@@ -104,6 +112,8 @@ class Link(Protocol):
 
     def _send(self, message: Message) -> None:
         data = json.dumps(message, separators=(",", ":")).encode("ascii")
+        if len(data) > LONGEST:
+            raise TooLong(f"a message of {len(data)} bytes: {message.get('do', 'an answer')}")
         assert self.transport is not None
         self.transport.write(_LENGTH.pack(len(data)) + data)
 
@@ -215,8 +225,11 @@ class Link(Protocol):
         if self.state is not LinkState.OPEN:
             return
         if not isinstance(result, Failure):
-            self._send({"re": number, **(result or {})})
-            return
+            try:
+                self._send({"re": number, **(result or {})})
+                return
+            except TooLong:
+                result = Failure()
         refusal = result.value
         if not isinstance(refusal, errors.Refusal):
             if result.check(CancelledError) is None:

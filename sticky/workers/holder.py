@@ -5,6 +5,7 @@ To everything behind it a proxy's lease is a lease like any other (`IFarHolder`)
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -22,7 +23,7 @@ from sticky.isticky import IFarHolder, IRouting
 from sticky.lease import Lease
 from sticky.workers import messages
 from sticky.workers.fields import age_of, claims_of, number_of, text_of
-from sticky.workers.frames import BadMessage, Link, LinkState, Message
+from sticky.workers.frames import BadMessage, Link, LinkState, Message, TooLong
 from sticky.workers.values import plain
 
 AT_LEAST = 0.01  #: seconds between two looks: differences of floats may be too small to get anywhere
@@ -129,7 +130,7 @@ class Proxy:
         self._gone = gone
         self._works = works
         self._pushed: dict[_Push, None] = {}  # in order
-        self._unsettled: list[tuple[_Push, Deferred[None]]] = []
+        self._unsettled: deque[tuple[_Push, Deferred[None]]] = deque()
         self._watch: IDelayedCall | None = None
         link.lost = self._lost
 
@@ -253,9 +254,9 @@ class Proxy:
         return settled
 
     def _acknowledged(self, result: object, push: _Push) -> None:
-        if isinstance(result, Failure) and result.check(errors.Refusal):
+        if isinstance(result, Failure) and result.check(errors.Refusal, TooLong):
             self.log.error(
-                "proxy {proxy} refused what it was told and is cut off: {problem}",
+                "proxy {proxy} refused what it was told, or could not be told, and is cut off: {problem}",
                 proxy=self.name,
                 problem=result.getErrorMessage(),
             )
@@ -263,7 +264,7 @@ class Proxy:
             return
         self._pushed.pop(push, None)
         while self._unsettled and self._unsettled[0][0] not in self._pushed:
-            self._unsettled.pop(0)[1].callback(None)
+            self._unsettled.popleft()[1].callback(None)
         if not self._pushed and self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -334,7 +335,7 @@ class Proxy:
             lease = one.end(messages.BACK)
             lease.release()  # when it was active last is not known: now at the latest, and no session is cut short
         self._pushed.clear()
-        unsettled, self._unsettled = self._unsettled, []
+        unsettled, self._unsettled = self._unsettled, deque()
         for _, settled in unsettled:
             settled.callback(None)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 #: Of the protocol; a proxy offers those that it speaks, the daemon takes the highest that it speaks too.
-VERSION: Final = 1
+VERSIONS: Final = (1, 2)
+VERSION: Final = VERSIONS[-1]
+#: Entries of a list in one message at most: 1.6 kB for each, of which the longest names need less than half.
+AT_ONCE: Final = 10_000
 
 #: Seconds after the last request that a proxy keeps a lease at most (semantics.md, Workers and wardens).
 KEEP: Final = 1.0
@@ -17,6 +20,7 @@ STALLED: Final = 10.0  #: seconds without a report after which a proxy is taken 
 TRY_FOR: Final = 10.0  #: seconds in which a proxy has to reach the daemon that it is sent to; else it ends
 
 # From the proxy.
+HELD: Final = "held"
 HELLO: Final = "hello"
 LEASE: Final = "lease"
 BACK: Final = "back"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -262,16 +262,20 @@ class Proxies:
             link.close()
             return
         link.lost = lambda: self._entering.discard(link)
-        link.serves = {messages.HELLO: lambda message: self._hello(link, message)}
+        held: list[Message] = []  # what does not fit into the hello
+        link.serves = {messages.HELD: held.append, messages.HELLO: lambda message: self._hello(link, [*held, message])}
         self._entering.add(link)
         if self.state is Hearing.RESTING:
             link.rest()
 
-    def _hello(self, link: Link, message: Message) -> Message:
+    def _hello(self, link: Link, parts: Sequence[Message]) -> Message:
+        message = parts[-1]
         versions = list_of(message, "versions")
-        if messages.VERSION not in versions:
+        version = max((one for one in messages.VERSIONS if one in versions), default=None)
+        if version is None:
             self.log.error("a proxy was refused that speaks versions {versions} of the protocol", versions=versions)
-            raise errors.BadRequest(f"This daemon speaks version {messages.VERSION} of the protocol, not {versions}.")
+            spoken = " and ".join(map(str, messages.VERSIONS))
+            raise errors.BadRequest(f"This daemon speaks versions {spoken} of the protocol, not {versions}.")
         name = text_of(message, "name")
         near = NearControl(self._control, link)
 
@@ -299,13 +303,22 @@ class Proxies:
             messages.DOUBT: lambda message: self._doubt(address_of(message.get("address"))),
             messages.LOG: lambda message: self._said(member, message),
         }
-        over = proxy.take_over(list_of(message, "holds")) + turns.take_over(list_of(message, "turns"))
-        cut = visits.take_over(message.get("visits", ()))
-        self._reactor.callLater(0, self._entered, member)
-        return {"version": messages.VERSION, "config": plain(self._config()), "over": over, "cut": cut}
+        over, cut = [], []
+        for part in parts:
+            over += proxy.take_over(list_of(part, "holds"))
+            over += turns.take_over(list_of(part, "turns"))
+            cut += visits.take_over(part.get("visits", ()))
+        some = messages.AT_ONCE
+        self._reactor.callLater(0, self._entered, member, over[some:], cut[some:])
+        return {"version": version, "config": plain(self._config()), "over": over[:some], "cut": cut[:some]}
 
-    def _entered(self, member: Member) -> None:
+    def _entered(self, member: Member, over: Sequence[Message], cut: Sequence[Message]) -> None:
+        """`over` and `cut`: what did not fit into its welcome."""
         self.arrived(member)
+        for one in over:
+            member.proxy.push(messages.END, **one, detail=None)
+        for one in cut:
+            member.proxy.push(messages.CUT, **one, detail=None)
         if member.awaited:
             # Said after its welcome, and so acknowledged when it has done what that says.
             here = member.proxy.push(messages.CONFIGURE, config=plain(self._config()))

@@ -322,11 +322,14 @@ class FarRouting:
     # --- reports
 
     def counts(self) -> list[tuple[SessionId, int, float]]:
-        """Requests in flight and seconds since the last, of sessions whose count is not the one that was told last."""
+        """Requests in flight and seconds since the last, of sessions whose count is not the one that was told last.
+
+        Of `messages.AT_ONCE` at most: the others are told the next time.
+        """
         now = self._seconds()
-        changed, self._changed = self._changed, set()
-        told = []
-        for hold in changed:
+        told: list[tuple[SessionId, int, float]] = []
+        while self._changed and len(told) < messages.AT_ONCE:
+            hold = self._changed.pop()
             if hold.state is HoldState.HELD and hold.count != hold.said:
                 hold.said = hold.count
                 told.append((hold.id, hold.count, 0.0 if hold.count else now - hold.last))

@@ -10,8 +10,9 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
+from sticky.workers import messages
 from sticky.workers.far import TRY_EVERY, FarDaemon
-from sticky.workers.frames import _LENGTH, LEAVES_WITHIN
+from sticky.workers.frames import _LENGTH, LEAVES_WITHIN, LONGEST
 from sticky.workers.messages import TRY_FOR
 from tests.fakes.links import End
 
@@ -145,6 +146,36 @@ class FarDaemonTests(SynchronousTestCase):
         self.link.makeConnection(End())
         self.say(do="move", socket="\0next", within=5.0)
         self.assertTrue(self.hello()["moved"])
+
+    def said(self) -> list[Any]:
+        """What a daemon that is reached now is told at once."""
+        self.far.connect("\0next", moved=True)
+        told, said = self.reach(self.reactor.factory).sent, []
+        while told:
+            (length,) = _LENGTH.unpack_from(told)
+            said.append(json.loads(told[4 : 4 + length]))
+            told = told[4 + length :]
+        return said
+
+    def test_what_is_held_is_told_in_so_many_messages_as_it_takes(self) -> None:
+        self.patch(messages, "AT_ONCE", 2)
+        self.patch(self.far.routing, "held", lambda: ["a", "b", "c"])
+        self.patch(self.far.visits, "held", lambda: ["v", "w"])
+        first, second, hello = self.said()
+        self.assertEqual(first, {"do": "held", "holds": ["a", "b"], "turns": [], "visits": []})
+        self.assertEqual(second, {"do": "held", "holds": ["c"], "turns": [], "visits": ["v"]})
+        self.assertEqual((hello["do"], hello["holds"], hello["turns"], hello["visits"]), ("hello", [], [], ["w"]))
+        self.assertEqual(hello["versions"], [2], "one of version 1 would take what it does not know of for free")
+
+    def test_what_fits_is_told_with_the_hello_and_so_to_a_daemon_of_the_first_version_too(self) -> None:
+        self.patch(messages, "AT_ONCE", 2)
+        self.patch(self.far.routing, "held", lambda: ["a", "b"])
+        (hello,) = self.said()
+        self.assertEqual((hello["do"], hello["holds"], hello["versions"]), ("hello", ["a", "b"], [1, 2]))
+
+    def test_a_message_has_room_for_that_much_with_the_longest_names(self) -> None:
+        hold = {"session": 64 * "x", "server": 128 * "x", "container": 200 * "x", "in_flight": 10**6, "idle_for": 1e-17}
+        self.assertLess(messages.AT_ONCE * len(json.dumps({**hold, "counts": False})), LONGEST / 2)
 
     def test_a_daemon_that_sends_a_proxy_on_unheard_has_not_turned_it_away(self) -> None:
         with capturedLogs() as lines:

@@ -13,8 +13,9 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors
+from sticky.workers import frames
 from sticky.workers.fields import number_of
-from sticky.workers.frames import LONGEST, Link, LinkLost, LinkState
+from sticky.workers.frames import LONGEST, Link, LinkLost, LinkState, TooLong
 from tests.fakes.links import End, Wire
 
 
@@ -142,6 +143,29 @@ class LinkTests(SynchronousTestCase):
         self.failureResultOf(answer)
         self.wire.run()
         self.assertIs(self.wire.far.state, LinkState.OPEN)
+
+    def test_what_is_too_long_is_refused_where_it_is_sent_and_the_link_goes_on(self) -> None:
+        self.patch(frames, "LONGEST", 200)
+        near, far = self.wire.near, self.wire.far
+        near.serves = {"echo": lambda message: {"said": message["said"]}, "more": lambda message: {"said": 201 * "x"}}
+        self.failureResultOf(far.ask("echo", said=201 * "x"), TooLong)
+        self.assertRaises(TooLong, far.tell, "echo", said=201 * "x")
+        self.assertFalse(self.wire.waits(near))
+        answer, other = far.ask("more"), far.ask("echo", said="x")
+        self.wire.run()
+        self.failureResultOf(answer, errors.Unavailable)
+        self.assertEqual(len(self.flushLoggedErrors(TooLong)), 1)
+        self.assertEqual(self.successResultOf(other)["said"], "x")
+        self.wire.lose()
+
+    def test_what_is_as_long_as_may_be_arrives(self) -> None:
+        heard: list[int] = []
+        self.wire.near.serves = {"hear": lambda message: heard.append(len(message["said"]))}
+        room = frames.LONGEST - len(json.dumps({"do": "hear", "said": ""}, separators=(",", ":")))
+        self.wire.far.tell("hear", said=room * "x")
+        self.wire.run()
+        self.assertEqual(heard, [room])
+        self.assertRaises(TooLong, self.wire.far.tell, "hear", said=(room + 1) * "x")
 
     def test_nonsense_closes_the_link(self) -> None:
         def picky(message: dict[str, Any]) -> None:

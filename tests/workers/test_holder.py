@@ -10,7 +10,7 @@ import sys
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.core.values import EndReason
-from sticky.workers import messages
+from sticky.workers import frames, messages
 from sticky.workers.holder import Proxy
 from sticky.workers.processes import Progress
 from tests.fakes.clocks import Turning
@@ -65,6 +65,12 @@ class SilenceTests(SynchronousTestCase):
         self.assertTrue(self.proxy.believed)
         self.wire.run()  # the other end knows no such message
         self.successResultOf(settled)
+        self.assertEqual((self.proxy.believed, self.gone), (False, [self.proxy]))
+
+    def test_one_that_cannot_be_told_is_cut_off(self) -> None:
+        self.patch(frames, "LONGEST", 100)
+        self.successResultOf(self.proxy.push(messages.CONFIGURE, config=101 * "x"))
+        self.wire.lose_if_closed()
         self.assertEqual((self.proxy.believed, self.gone), (False, [self.proxy]))
 
     def test_one_that_has_something_to_be_told_as_this_process_goes_on_is_watched_by_one_timer(self) -> None:

@@ -11,6 +11,7 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors
+from sticky.core.values import EndReason
 from sticky.edge.forwarding import TrustedProxies
 from sticky.edge.limits import EdgeLimits, EdgeSettings
 from sticky.workers import messages, proxies
@@ -60,7 +61,7 @@ class HelloTests(ProxiesCase):
         hello = wire.far.ask(messages.HELLO, versions=[98, 99], name="newer", moved=False, holds=[], turns=[])
         wire.run()
         refused = self.failureResultOf(hello, errors.BadRequest)
-        self.assertIn(f"version {messages.VERSION} of the protocol, not [98, 99]", refused.getErrorMessage())
+        self.assertIn("versions 1 and 2 of the protocol, not [98, 99]", refused.getErrorMessage())
         self.assertEqual(self.proxies.members, [])
 
     def test_the_log_says_that_one_was_refused(self) -> None:
@@ -73,12 +74,56 @@ class HelloTests(ProxiesCase):
         self.assertEqual([line["versions"] for line in lines if "versions" in line], [[99]])
 
     def test_one_that_speaks_this_one_too_is_let_in(self) -> None:
-        wire = Wire(self.clock)
-        self.proxies.enter(wire.near)
-        versions = [messages.VERSION, 99]
-        hello = wire.far.ask(messages.HELLO, versions=versions, name="newer", moved=False, holds=[], turns=[])
-        wire.run()
-        self.assertEqual(self.successResultOf(hello)["version"], messages.VERSION)
+        for versions, spoken in (([messages.VERSION, 99], messages.VERSION), ([1], 1)):
+            wire = Wire(self.clock)
+            self.proxies.enter(wire.near)
+            hello = wire.far.ask(messages.HELLO, versions=versions, name="newer", moved=False, holds=[], turns=[])
+            wire.run()
+            self.assertEqual(self.successResultOf(hello)["version"], spoken)
+
+
+class PartsTests(ProxiesCase):
+    """What a proxy holds may take several messages, and so may what of it is over."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(messages, "AT_ONCE", 2)
+        routing: Any = self
+        self.proxies._routing = routing
+        self.proxies._resume = self.begin
+        self.wire = Wire(self.clock)
+        self.proxies.enter(self.wire.near)
+
+    def begin(self, asked: Any, holder: object, websocket: bool = False) -> Any:
+        raise errors.SessionEnded("terminated")
+
+    def lists(self, number: int) -> dict[str, list[dict[str, object]]]:
+        one = {"request": number, "server": "s", "container": "c"}
+        held = {"in_flight": 0, "idle_for": 0.0, "counts": True}
+        return {
+            "holds": [{"session": f"hold-{number}", **one, **held}],
+            "turns": [{"session": f"turn-{number}", **one}],
+            "visits": [{**one, "counts": True}],
+        }
+
+    def test_all_of_it_is_taken_up_and_what_is_over_is_told_in_its_order(self) -> None:
+        told: list[object] = []
+        self.wire.far.serves = {
+            messages.END: lambda message: told.append((message["session"], message["reason"], message["detail"])),
+            messages.CUT: lambda message: told.append((message["request"], message["reason"])),
+        }
+        for number in (1, 2):
+            self.wire.far.tell(messages.HELD, **self.lists(number))
+        hello = self.wire.far.ask(messages.HELLO, versions=[2], name="p", moved=False, **self.lists(3))
+        self.wire.run()
+        welcome = self.successResultOf(hello)
+        self.assertEqual([one["session"] for one in welcome["over"]], ["hold-1", "turn-1"])
+        self.assertEqual([one["request"] for one in welcome["cut"]], [1, 2])
+        self.clock.advance(0)
+        self.wire.run()
+        ended = [(session, "terminated", None) for session in ("hold-2", "turn-2", "hold-3", "turn-3")]
+        self.assertEqual(told, [*ended, (3, EndReason.CONTAINER_LOST.value)])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
 
 
 class StrangerTests(ProxiesCase):

@@ -118,6 +118,22 @@ class TakeOverTests(SynchronousTestCase):
         self.assertEqual(self.next.proxy.held[SESSIONS[0]].in_flight, 1)
 
 
+class ReportTests(SynchronousTestCase):
+    def test_counts_that_do_not_fit_into_one_report_are_told_with_the_next(self) -> None:
+        self.patch(messages, "AT_ONCE", 2)
+        clock = Clock()
+        far, daemon = FarRouting(clock, FarTurns()), NearDaemon(clock)
+        self.addCleanup(far.stop)
+        far.connect(daemon.wire.far, [])
+        for session in SESSIONS[:3]:
+            far.begin(of(session), Holder())
+            daemon.wire.run()
+            far.begin(of(session), Holder())
+        reports = [far.counts() for _ in range(3)]
+        self.assertEqual([len(report) for report in reports], [2, 1, 0])
+        self.assertEqual({session for session, _, _ in reports[0] + reports[1]}, set(SESSIONS[:3]))
+
+
 class TurnTakeOverTests(SynchronousTestCase):
     def test_a_turn_that_was_over_before_the_answer_is_given_back_with_it(self) -> None:
         clock = Clock()
