@@ -29,6 +29,7 @@ class HoldInput(Enum):
 
     GRANTED = "granted"
     REFUSED = "refused"
+    ADOPTED = "adopted"  # it counted already when this process was its daemon
     UNUSED = "unused"  # nothing is left of it here
     SILENT = "silent"  # only what does not count is left of it
     WAKE = "wake"  # something is to count again
@@ -42,10 +43,12 @@ STEPS: dict[tuple[HoldState, HoldInput], HoldState] = {
     (_S.ASKED, _I.REFUSED): _S.OVER,
     (_S.ASKED, _I.DRAINED): _S.ASKED,  # about an earlier lease, given back meanwhile: the answer will say the same
     (_S.ASKED, _I.ENDED): _S.ASKED,  # likewise
+    (_S.HELD, _I.ADOPTED): _S.HELD,
     (_S.HELD, _I.UNUSED): _S.OVER,
     (_S.HELD, _I.SILENT): _S.ASIDE,
     (_S.HELD, _I.DRAINED): _S.DRAINING,
     (_S.HELD, _I.ENDED): _S.OVER,
+    (_S.ASIDE, _I.ADOPTED): _S.HELD,
     (_S.ASIDE, _I.WAKE): _S.WAKING,
     (_S.ASIDE, _I.UNUSED): _S.OVER,
     (_S.ASIDE, _I.DRAINED): _S.DRAINING,

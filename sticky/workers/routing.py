@@ -142,9 +142,9 @@ class FarRouting:
                 self.holds[lease.session] = hold
             hold.leases.add(lease)
             if lease.counts:
+                hold.step(HoldInput.ADOPTED)
                 hold.count += 1
                 hold.said = hold.count
-                hold.state = HoldState.HELD
             lease.move(hold, self)
 
     # --- the book of leases

@@ -13,6 +13,7 @@ from sticky.isticky import ILease, ILeaseHolder, TCPAddress
 from sticky.lease import Lease, LeaseBook
 from sticky.workers import messages
 from sticky.workers.holder import Proxy
+from sticky.workers.holds import HoldState
 from sticky.workers.routing import FarRouting
 from sticky.workers.turns import FarTurns, NearTurns
 from tests.fakes.links import Wire
@@ -116,6 +117,40 @@ class TakeOverTests(SynchronousTestCase):
         self.next.wire.far.tell(messages.REPORTED, counts=self.far.counts())
         self.next.wire.run()
         self.assertEqual(self.next.proxy.held[SESSIONS[0]].in_flight, 1)
+
+
+class AdoptedTests(SynchronousTestCase):
+    """Leases of a daemon that becomes a proxy."""
+
+    def setUp(self) -> None:
+        clock = Clock()
+        self.daemon, self.far = NearDaemon(clock), FarRouting(clock, FarTurns())
+        self.addCleanup(self.far.stop)
+
+    def adopt(self, *, silent: bool) -> None:
+        lease = at_once(self.daemon.begin(of(SESSIONS[0]), Holder()))
+        if silent:
+            lease.suspend()
+        self.far.adopt(ServerName("s"), [lease])
+
+    def held(self) -> tuple[HoldState, int, bool]:
+        (told,) = self.far.held()
+        return self.far.holds[SESSIONS[0]].state, told["in_flight"], told["counts"]
+
+    def test_a_session_counts_with_the_first_of_them_that_does(self) -> None:
+        self.adopt(silent=True)
+        self.assertEqual(self.held(), (HoldState.ASIDE, 0, False))
+        self.adopt(silent=False)
+        self.assertEqual(self.held(), (HoldState.HELD, 1, True))
+        self.adopt(silent=False)
+        self.adopt(silent=True)
+        self.assertEqual(self.held(), (HoldState.HELD, 2, True))
+
+    def test_a_session_that_drains_is_not_made_to_count(self) -> None:
+        self.adopt(silent=True)
+        self.far._drain({"session": SESSIONS[0], "reason": "terminated"})
+        self.assertRaises(errors.IllegalEvent, self.adopt, silent=False)
+        self.assertIs(self.far.holds[SESSIONS[0]].state, HoldState.DRAINING)
 
 
 class ReportTests(SynchronousTestCase):
