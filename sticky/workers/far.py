@@ -18,7 +18,7 @@ from sticky.core.values import SessionId
 from sticky.isticky import Address
 from sticky.workers import messages
 from sticky.workers.control import FarControl
-from sticky.workers.frames import Link, Message
+from sticky.workers.frames import Link, Message, unheard
 from sticky.workers.routing import FarRouting
 from sticky.workers.turns import FarTurns
 from sticky.workers.values import plain
@@ -29,8 +29,8 @@ TRY_EVERY = 0.1  #: seconds between two attempts to reach a daemon
 class FarDaemon:
     """See the module.
 
-    `welcomed` gets the configuration of each daemon that is reached, `lost` is called once when there is none any more; `ended_for`
-    says why then, where there is more to say than that it has gone.
+    `welcomed` gets the configuration of each daemon that is reached, `lost` is called once when there is none any more;
+    `ended_for` says why then, where there is more to say than that it has gone.
     `close` is asked to close WebSockets, `stop` to end; `moved` is told, when another daemon takes over, for how long those who are
     here may stay, and that no others may come. `tally` gives what is reported.
     """
@@ -97,7 +97,7 @@ class FarDaemon:
                 call.cancel()
         self._report = self._again = None
         if link is not None:
-            link.lost = _nothing
+            link.lost = unheard
             link.leave()
 
     def _try(self, path: str) -> None:
@@ -234,7 +234,3 @@ def _in_parts(**held: Sequence[Message]) -> list[dict[str, list[Message]]]:
 
 def _acknowledged(_: object) -> None:
     return None
-
-
-def _nothing() -> None:
-    pass

@@ -1,4 +1,4 @@
-"""Fields of messages, read: what is missing or of another kind is the other side's fault (`BadMessage`). Both sides of the protocol.
+"""Fields of messages, read, for both sides: what is missing or of another kind is the other side's fault (`BadMessage`).
 
 Values in the sense of docs/protocol.md are `values`'s; must not know which message a field is of.
 """

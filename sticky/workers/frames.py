@@ -25,8 +25,8 @@ LEAVES_WITHIN: Final = 1.0  #: seconds that the last messages of a link have to 
 _LENGTH = Struct(">I")
 
 Message = dict[str, Any]
-#: What one message asks or tells is done by this. Gives a Message, None, or a Deferred of either, and raises an `errors.Refusal`, or
-#: `BadMessage` for what is the other side's fault; whatever else it raises is ours.
+#: What one message asks or tells is done by this. Gives a Message, None, or a Deferred of either; raises an `errors.Refusal`, or
+#: `BadMessage` for what is the other side's fault. Whatever else it raises is ours.
 Serve = Callable[[Message], Any]
 
 
@@ -59,7 +59,7 @@ class Link(Protocol):
 
     def __init__(self, clock: IReactorTime) -> None:
         self.serves: Mapping[str, Serve] = {}
-        self.lost: Callable[[], None] = _nothing
+        self.lost: Callable[[], None] = unheard
         self.state = LinkState.OPEN
         self.deaf = False  #: what comes is not read any more
         self.fault = ""  #: of the other side, for which this one has closed it
@@ -242,11 +242,11 @@ class Link(Protocol):
         if self._patience is not None and self._patience.active():
             self._patience.cancel()
         asked, self._asked = self._asked, {}
-        lost, self.lost = self.lost, _nothing
+        lost, self.lost = self.lost, unheard
         lost()
         for answer in asked.values():
             answer.errback(LinkLost())
 
 
-def _nothing() -> None:
-    pass
+def unheard() -> None:
+    """For `Link.lost`, where nobody minds its end."""

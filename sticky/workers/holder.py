@@ -29,7 +29,7 @@ from sticky.workers.values import plain
 AT_LEAST = 0.01  #: seconds between two looks: differences of floats may be too small to get anywhere
 
 
-class Hold(Enum):
+class HeldState(Enum):
     """How a session stands with one proxy."""
 
     COUNTS = "counts"  # in flight: it may let requests in without asking
@@ -37,13 +37,13 @@ class Hold(Enum):
     OVER = "over"  # given back, ended, or the proxy is gone
 
 
-HOLD_STEPS: dict[tuple[Hold, str], Hold] = {
-    (Hold.COUNTS, messages.SUSPEND): Hold.WATCHES,
-    (Hold.COUNTS, messages.BACK): Hold.OVER,
-    (Hold.COUNTS, messages.END): Hold.OVER,
-    (Hold.WATCHES, messages.RESUME): Hold.COUNTS,
-    (Hold.WATCHES, messages.BACK): Hold.OVER,
-    (Hold.WATCHES, messages.END): Hold.OVER,
+HELD_STEPS: dict[tuple[HeldState, str], HeldState] = {
+    (HeldState.COUNTS, messages.SUSPEND): HeldState.WATCHES,
+    (HeldState.COUNTS, messages.BACK): HeldState.OVER,
+    (HeldState.COUNTS, messages.END): HeldState.OVER,
+    (HeldState.WATCHES, messages.RESUME): HeldState.COUNTS,
+    (HeldState.WATCHES, messages.BACK): HeldState.OVER,
+    (HeldState.WATCHES, messages.END): HeldState.OVER,
 }
 
 
@@ -52,7 +52,7 @@ class Held:
     """One session as one proxy holds it."""
 
     def __init__(self, proxy: Proxy, session: SessionId) -> None:
-        self.state = Hold.COUNTS
+        self.state = HeldState.COUNTS
         self.in_flight = 1
         self._proxy = proxy
         self._session = session
@@ -72,7 +72,7 @@ class Held:
     def step(self, what: str) -> None:
         """Take one row of the table. Raises `BadMessage` where there is none."""
         try:
-            self.state = HOLD_STEPS[self.state, what]
+            self.state = HELD_STEPS[self.state, what]
         except KeyError:
             raise BadMessage(f"{what} of a lease that {self.state.value}") from None
 
@@ -226,7 +226,7 @@ class Proxy:
         """Requests in flight by session, where they are others than was said last."""
         for session, in_flight, idle_for in counts:
             held = self.held.get(session)
-            if held is not None and held.state is Hold.COUNTS:
+            if held is not None and held.state is HeldState.COUNTS:
                 held.count(int(in_flight), float(idle_for))
 
     # --- what it is told
@@ -330,7 +330,7 @@ class Proxy:
             self._watch = None
         held, self.held = self.held, {}
         for one in held.values():
-            if one.state is Hold.OVER:
+            if one.state is HeldState.OVER:
                 continue  # its idle time was over, and the release of another one has brought that to light
             lease = one.end(messages.BACK)
             lease.release()  # when it was active last is not known: now at the latest, and no session is cut short

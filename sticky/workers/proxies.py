@@ -163,8 +163,9 @@ class Proxies:
 
     @property
     def moving(self) -> int:
-        """How many the next daemon has to expect; while this one rests it does not grow. Those that an earlier daemon has sent here
-        are among them, if they have not said hello yet: they may hold sessions.
+        """How many the next daemon has to expect; while this one rests it does not grow.
+
+        Those that an earlier daemon has sent here, and that have not said hello yet, are among them: they may hold sessions.
         """
         return len(self.members) + max(0, self._expected - sum(member.awaited for member in self.members))
 
@@ -187,8 +188,8 @@ class Proxies:
     def move(self, path: str, within: float) -> Deferred[Any]:
         """The other daemon is in charge, and listens there. Fires when all proxies have left this one, or are gone.
 
-        Those whose hello has not been heard go, too: they may have clients of an earlier daemon. `within`: seconds that they may go
-        on serving those who are there.
+        Those whose hello has not been heard go, too: they may have clients of an earlier daemon. `within`: seconds that they
+        may go on serving those who are there.
         """
         self._become("move")
         self._be_patient()

@@ -71,9 +71,11 @@ class ControlSwitch:
             one.ask(far.answer)
 
     def opened(self, one: _Open) -> None:
+        """A call has no answer yet: whoever decides next is asked for it, too."""
         self._open[one] = None
 
     def closed(self, one: _Open) -> None:
+        """It is answered, or its client has left. A no-op on one that is over already."""
         self._open.pop(one, None)
 
 

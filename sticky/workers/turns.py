@@ -142,7 +142,7 @@ class NearTurns:
         return {messages.TURN: self._turn, messages.DONE: self._done}
 
     def take_over(self, held: Sequence[Message]) -> list[Message]:
-        """It has had these turns of an earlier daemon. Returns sessions that are over; of others that cannot go on it is told later."""
+        """It has had these turns of an earlier daemon. Returns sessions that are over; of later ends it is told."""
         over = []
         for one in held:
             try:

@@ -30,7 +30,7 @@ from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, Ser
 from sticky.isticky import ILeaseHolder, TCPAddress
 from sticky.lease import Lease, LeaseBook
 from sticky.workers import messages
-from sticky.workers.holder import Hold, Proxy
+from sticky.workers.holder import HeldState, Proxy
 from sticky.workers.messages import TRY_FOR
 from sticky.workers.routing import FarRouting
 from sticky.workers.turns import FarTurns
@@ -370,7 +370,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def the_daemon_counts_each_proxys_lease_once(self) -> None:
         held: Counter[SessionId] = Counter()
         for site in self.sites:
-            held.update(session for session, one in site.near.held.items() if one.state is Hold.COUNTS)
+            held.update(session for session, one in site.near.held.items() if one.state is HeldState.COUNTS)
         counted = {session.id: session.in_flight for session in self.core.ledger if session.in_flight}
         assert counted == dict(held), (counted, held)
 
