@@ -22,6 +22,7 @@ from sticky.core.values import EndReason
 from sticky.isticky import Address, IControl, IRouting
 from sticky.observe.access import COUNTED
 from sticky.workers import messages
+from sticky.workers.coming import Coming
 from sticky.workers.config import ProxyConfig
 from sticky.workers.control import NearControl
 from sticky.workers.fields import address_of, list_of, text_of
@@ -100,9 +101,7 @@ class Proxies:
         self._entering: set[Link] = set()  # connected, and no member yet
         self._strangers = Strangers(reactor)
         self._doubted = False  # somebody seemed silent when this was looked at last
-        self._expected = 0  # proxies of an earlier daemon that are on their way
-        self._patience: IDelayedCall | None = None
-        self._incomplete: list[Deferred[None]] = []
+        self._coming = Coming(reactor)
 
     def open(self) -> None:
         """Let proxies in. Every user can read the socket's name in /proc/net/unix: `enter` says who is heard."""
@@ -118,7 +117,7 @@ class Proxies:
         port, self._port = self._port, None
         if port is not None:
             await (port.stopListening() or _done())
-        self._all_here()
+        self._coming.all_are_in()
         for link in [*self._entering, *(member.link for member in self.members)]:
             link.close()
 
@@ -152,10 +151,10 @@ class Proxies:
     def rest(self) -> None:
         """Read nothing that proxies say, and watch nobody: what they ask waits, also of those who come while this lasts."""
         self._become("rest")
-        for call in (self._watch, self._patience):
-            if call is not None:
-                call.cancel()
-        self._watch = self._patience = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        self._coming.rest()
         for member in self.members:
             member.proxy.rest()
         for link in self._entering:
@@ -167,7 +166,7 @@ class Proxies:
 
         Those that an earlier daemon has sent here, and that have not said hello yet, are among them: they may hold sessions.
         """
-        return len(self.members) + max(0, self._expected - sum(member.awaited for member in self.members))
+        return len(self.members) + max(0, self._coming.count - sum(member.awaited for member in self.members))
 
     def wake(self) -> None:
         """Go on as before. A no-op where it has not rested."""
@@ -177,7 +176,7 @@ class Proxies:
             return
         if self.socket:
             self._watch = self._reactor.callLater(messages.REPORT, self._look)
-        self._be_patient()
+        self._coming.hear()
         entering = list(self._entering)
         for member in list(self.members):
             member.heard_at = self._reactor.seconds()
@@ -192,7 +191,7 @@ class Proxies:
         may go on serving those who are there.
         """
         self._become("move")
-        self._be_patient()
+        self._coming.hear()
         leaving = [member.proxy.move(socket=path, within=within) for member in self.members]
         leaving += [send_on(link, socket=path, within=within) for link in self._entering]
         self._entering.clear()
@@ -211,20 +210,11 @@ class Proxies:
 
         One that is not here within `messages.TRY_FOR` has ended.
         """
-        self._expected = count
-        self._be_patient()
-
-    def _be_patient(self) -> None:
-        if self._expected and self._patience is None:
-            self._patience = self._reactor.callLater(messages.TRY_FOR, self._all_here)
+        self._coming.expect(count)
 
     def complete(self) -> Deferred[None] | None:
         """Fires when all those that are expected are here, and go by what they were told, or have ended. None: there are none."""
-        if not self._expected:
-            return None
-        complete: Deferred[None] = Deferred()
-        self._incomplete.append(complete)
-        return complete
+        return self._coming.wait()
 
     def gathered(self, within: float) -> Deferred[None]:
         """The same, or when so many seconds have passed. Never fails."""
@@ -235,20 +225,7 @@ class Proxies:
 
     def _is_here(self, member: Member) -> None:
         member.awaited = False
-        if self._expected:
-            self._expected -= 1
-            if not self._expected:
-                self._all_here()
-
-    def _all_here(self) -> None:
-        self._expected = 0
-        if self._patience is not None and self._patience.active():
-            self._patience.cancel()
-        self._patience = None
-        incomplete, self._incomplete = self._incomplete, []
-        for one in incomplete:
-            if not one.called:
-                one.callback(None)
+        self._coming.one_is_in()
 
     # --- one of them
 

@@ -364,6 +364,16 @@ class RestingTests(ProxiesCase):
         self.clock.advance(1)
         self.successResultOf(complete)
 
+    def test_whoever_waits_for_those_on_their_way_goes_on_though_another_daemon_is_in_charge_by_then(self) -> None:
+        self.proxies.wake()
+        self.proxies.expect(1)
+        complete = self.proxies.complete()
+        assert complete is not None
+        self.proxies.rest()
+        self.proxies.move("\0there", 5.0)
+        self.clock.advance(messages.TRY_FOR)
+        self.successResultOf(complete)
+
     def test_one_that_has_just_come_in_is_not_cut_off_for_what_it_is_told_then(self) -> None:
         self.proxies.wake()
         self.proxies.expect(1)
