@@ -18,7 +18,7 @@ from sticky.core.values import SessionId
 from sticky.isticky import Address
 from sticky.workers import messages
 from sticky.workers.control import FarControl
-from sticky.workers.frames import Link, Message, unheard
+from sticky.workers.frames import Link, LinkLost, Message, unheard
 from sticky.workers.routing import FarRouting
 from sticky.workers.turns import FarTurns
 from sticky.workers.values import plain
@@ -154,8 +154,8 @@ class FarDaemon:
         self._report = self._reactor.callLater(messages.REPORT, self._say)
 
     def _turned_away(self, failure: Failure, link: Link) -> None:
-        if link is not self._link:
-            return  # we have been sent elsewhere meanwhile
+        if link is not self._link or failure.check(LinkLost) is not None:
+            return  # we have been sent elsewhere meanwhile; or it is gone, and `_gone` has said so
         self.ended_for = f"the daemon takes no proxy: {failure.getErrorMessage()}"
         self.log.error("{reason}", reason=self.ended_for)
         link.leave()  # with that line, if the daemon has let us in and it is its configuration that cannot be read here

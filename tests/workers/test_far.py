@@ -122,6 +122,11 @@ class FarDaemonTests(SynchronousTestCase):
         self.answer(config={}, over=[])
         self.link.connectionLost()
         self.assertEqual((self.lost, self.far.ended_for), (1, ""))
+
+    def test_one_that_is_gone_before_it_has_answered_has_turned_nobody_away(self) -> None:
+        with capturedLogs() as lines:
+            self.link.connectionLost()
+        self.assertEqual((self.lost, self.far.ended_for, lines), (1, "", []))
         self.assertEqual(self.transport.how, "")
 
     def say(self, **message: object) -> None:
@@ -180,6 +185,7 @@ class FarDaemonTests(SynchronousTestCase):
     def test_a_daemon_that_sends_a_proxy_on_unheard_has_not_turned_it_away(self) -> None:
         with capturedLogs() as lines:
             self.say(do="move", socket="\0next", within=5.0)
+            self.answer(refused={"kind": "BadRequest", "status": 400, "code": "bad_request", "message": "too late"})
             self.link.connectionLost()
         self.assertEqual((lines, self.lost), ([], 0))
 
