@@ -9,6 +9,8 @@ VERSIONS: Final = (1, 2)
 VERSION: Final = VERSIONS[-1]
 #: Entries of a list in one message at most: 1.6 kB for each, of which the longest names need less than half.
 AT_ONCE: Final = 10_000
+#: The same of what a welcome says is over: a name and a reason each. To tell them one by one afterwards takes both sides much longer.
+OVER_AT_ONCE: Final = 50_000
 
 #: Seconds after the last request that a proxy keeps a lease at most (semantics.md, Workers and wardens).
 KEEP: Final = 1.0

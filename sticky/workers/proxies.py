@@ -286,7 +286,7 @@ class Proxies:
             over += proxy.take_over(list_of(part, "holds"))
             over += turns.take_over(list_of(part, "turns"))
             cut += visits.take_over(part.get("visits", ()))
-        some = messages.AT_ONCE
+        some = messages.OVER_AT_ONCE
         self._reactor.callLater(0, self._entered, member, over[some:], cut[some:])
         return {"version": version, "config": plain(self._config()), "over": over[:some], "cut": cut[:some]}
 

@@ -87,7 +87,7 @@ class PartsTests(ProxiesCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.patch(messages, "AT_ONCE", 2)
+        self.patch(messages, "OVER_AT_ONCE", 2)
         routing: Any = self
         self.proxies._routing = routing
         self.proxies._resume = self.begin
