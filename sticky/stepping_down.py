@@ -182,7 +182,7 @@ class SteppingDown:
             await one.addErrback(problems.append)
         if problems:
             problems[0].raiseException()
-        return len(self._proxies.members) + (self._edge is not None)
+        return self._proxies.moving + (self._edge is not None)
 
     def wake(self) -> None:
         """See `restarting.Old`. A part that cannot go on keeps no other from it, and the operator's API least of all."""

@@ -22,8 +22,11 @@ from sticky.listeners import Listeners
 from sticky.succession import TAKE_OVER, UP, Inheritance, sockets_of
 from sticky.workers import messages
 from sticky.workers.frames import Link
+from sticky.workers.pool import Workers
 from sticky.workers.proxies import Proxies
 
+#: Seconds that our workers have to import what they need while the old one serves, or what is left of them waits for the rest.
+READY_WITHIN = 15.0
 GATHERS_WITHIN = 1.0  #: seconds that the old one's proxies have to come over, before new clients are let in
 
 
@@ -34,9 +37,17 @@ class Successor:
     patience = messages.TRY_FOR
 
     def __init__(
-        self, found: Inheritance, listeners: Listeners, admin: AdminService, proxies: Proxies, reactor: Any
+        self,
+        found: Inheritance,
+        listeners: Listeners,
+        admin: AdminService,
+        proxies: Proxies,
+        workers: Workers | None,
+        reactor: Any,
     ) -> None:
+        """`workers`: None where this process serves by itself."""
         self._found = found
+        self._workers = workers
         self._admin = admin
         self._proxies = proxies
         self._reactor = reactor
@@ -70,11 +81,15 @@ class Successor:
         with socket.socket(fileno=self._found.link) as given:
             given.setblocking(False)
             self._reactor.adoptStreamConnection(given.fileno(), socket.AF_UNIX, factory)
+        self._proxies.open()
+        if self._workers is not None:
+            self._proxies.early.expect(self._workers.has)
+            self._workers.begin()
+            await self._proxies.early.ready(len(self._workers.workers), READY_WITHIN)
         answer = await link.ask(TAKE_OVER, pid=os.getpid())
         take_up()
         # What its configuration cannot have ends this daemon now, not when there is no other one any more.
         self._admin.take_over()
-        self._proxies.open()
         self._proxies.expect(answer["proxies"])
         # Not in charge before the old one has said so: it may have lost patience, or been told to end, meanwhile.
         await link.ask(UP, socket=self._proxies.socket, pid=os.getpid(), version=__version__)

@@ -277,7 +277,7 @@ def assemble(
         daemon.decide = restarter.decide
     found = inherited(os.environ)
     if found is not None:
-        daemon.predecessor = Successor(found, listeners, admin, proxies, reactor)
+        daemon.predecessor = Successor(found, listeners, admin, proxies, None if alone else workers, reactor)
     elif given := activated(environment_at_start()):
         listeners.inherited = for_endpoints(settings.daemon.listen, given)
     return daemon

@@ -170,7 +170,7 @@ class RestTests(SynchronousTestCase):
         old = SteppingDown.__new__(SteppingDown)
         old._edge = None
         old._listeners = SimpleNamespace(pause=step("listeners"))  # type: ignore[assignment]
-        old._proxies = SimpleNamespace(rest=step("proxies"), members=[1, 2])  # type: ignore[assignment]
+        old._proxies = SimpleNamespace(rest=step("proxies"), moving=2)  # type: ignore[assignment]
         old._health = SimpleNamespace(stopService=step("health"))
         old._servers = SimpleNamespace(all=lambda: [SimpleNamespace(rest=step("a Server"))])  # type: ignore[assignment]
         old._admin = SimpleNamespace(rest=admin_rests)  # type: ignore[assignment]
@@ -197,7 +197,7 @@ class RestTests(SynchronousTestCase):
         old = SteppingDown.__new__(SteppingDown)
         old._edge = None
         old._listeners = SimpleNamespace(pause=nothing)  # type: ignore[assignment]
-        old._proxies = SimpleNamespace(rest=nothing, members=[])  # type: ignore[assignment]
+        old._proxies = SimpleNamespace(rest=nothing, moving=0)  # type: ignore[assignment]
         old._health = SimpleNamespace(stopService=nothing)
         old._servers = SimpleNamespace(all=list)  # type: ignore[assignment]
         old._admin = SimpleNamespace(rest=cannot)  # type: ignore[assignment]

@@ -31,6 +31,7 @@ class WorkerFront(Service):
             self._proxies.open()
         self._listeners.startService()
         self._workers.startService()
+        self._proxies.let_in()
 
     def stopService(self) -> Deferred[None]:
         """End the workers, then close the sockets."""

@@ -210,8 +210,13 @@ class Workers(Service):
         self._listening = listening
 
     def startService(self) -> None:
-        """Run them."""
+        """Run them, unless they run already."""
         super().startService()  # type: ignore[no-untyped-call]
+        if not self.workers:
+            self.begin()
+
+    def begin(self) -> None:
+        """Run them: before the start, where they are to have imported what they need when they are let in."""
         shares = share_out(self._listening(), self._count)
         self.workers = [
             Worker(f"worker-{number}", share, self._proxies, self._reactor) for number, share in enumerate(shares, 1)
@@ -220,6 +225,10 @@ class Workers(Service):
         self._proxies.left = self._left
         for worker in self.workers:
             worker.start()
+
+    def has(self, pid: int) -> bool:
+        """Whether this is one of them."""
+        return any(worker.pid == pid for worker in self.workers)
 
     def stopService(self) -> Deferred[Any]:
         """Have them end; fires when none is left."""

@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import attrs
@@ -25,6 +26,7 @@ from sticky.workers import messages
 from sticky.workers.coming import Coming
 from sticky.workers.config import ProxyConfig
 from sticky.workers.control import NearControl
+from sticky.workers.early import Early
 from sticky.workers.fields import address_of, list_of, text_of
 from sticky.workers.frames import BadMessage, Link, Message
 from sticky.workers.holder import Proxy, send_on
@@ -99,6 +101,7 @@ class Proxies:
         self._port: IListeningPort | None = None
         self._watch: IDelayedCall | None = None
         self._entering: set[Link] = set()  # connected, and no member yet
+        self.early = Early(reactor)
         self._strangers = Strangers(reactor)
         self._doubted = False  # somebody seemed silent when this was looked at last
         self._coming = Coming(reactor)
@@ -182,7 +185,8 @@ class Proxies:
             member.heard_at = self._reactor.seconds()
             member.proxy.wake()
         for link in entering:
-            link.wake()
+            if link not in self.early:
+                link.wake()
 
     def move(self, path: str, within: float) -> Deferred[Any]:
         """The other daemon is in charge, and listens there. Fires when all proxies have left this one, or are gone.
@@ -204,6 +208,13 @@ class Proxies:
         self.state = HEARING_STEPS[self.state, what]
 
     # --- when this one takes over from another
+
+    def let_in(self) -> None:
+        """Hear those, too, that were `early`."""
+        waiting = self.early.release()
+        if self.state is Hearing.OPEN:
+            for link in waiting:
+                link.wake()
 
     def expect(self, count: int) -> None:
         """So many proxies of an earlier daemon are on their way; until they are here nobody knows what they hold.
@@ -231,7 +242,7 @@ class Proxies:
 
     def enter(self, link: Link) -> None:
         """Somebody has connected. Only our own user and root are heard; of anybody else nothing is kept."""
-        uid = peer(link.transport)[1]
+        pid, uid = peer(link.transport)
         if uid not in (0, os.geteuid()):
             self._strangers.refused(uid)
             link.close()
@@ -239,12 +250,16 @@ class Proxies:
         if self.state is Hearing.LEFT:
             link.close()
             return
-        link.lost = lambda: self._entering.discard(link)
+        link.lost = partial(self._is_gone, link)
         held: list[Message] = []  # what does not fit into the hello
         link.serves = {messages.HELD: held.append, messages.HELLO: lambda message: self._hello(link, [*held, message])}
         self._entering.add(link)
-        if self.state is Hearing.RESTING:
+        if not self.early.keep(link, pid) and self.state is Hearing.RESTING:
             link.rest()
+
+    def _is_gone(self, link: Link) -> None:
+        self._entering.discard(link)
+        self.early.lose(link)
 
     def _hello(self, link: Link, parts: Sequence[Message]) -> Message:
         message = parts[-1]

@@ -89,6 +89,15 @@ class PoolTests(SynchronousTestCase):
         self.proxies.arrived(member)
         return member
 
+    def test_those_that_were_begun_before_the_start_are_not_begun_again(self) -> None:
+        other = Workers(self.reactor, 2, self.proxies, lambda: {"tcp:1": self.sockets})  # type: ignore[arg-type]
+        other.begin()
+        begun = [worker.pid for worker in other.workers]
+        self.assertTrue(all(other.has(pid) for pid in begun if pid is not None))
+        self.assertFalse(other.has(0))
+        other.startService()
+        self.assertEqual([worker.pid for worker in other.workers], begun)
+
     def test_each_has_a_socket_of_its_own(self) -> None:
         for number, (_, _, args, descriptors) in enumerate(self.reactor.spawned):
             told = json.loads(args[-1])
