@@ -5,8 +5,10 @@ Must not know what is spoken.
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+import time
 from typing import Any, Final
 
 from twisted.internet.interfaces import IReactorTime
@@ -47,19 +49,32 @@ class Strangers:
         self._said_at, self._since = now, 0
 
 
+def _stat(pid: int) -> list[bytes]:
+    """The fields of /proc/pid/stat (proc(5)) from the third on, its state; none of a process that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def age_of(pid: int) -> float | None:
+    """Seconds since a process was started; None: it is gone."""
+    fields = _stat(pid)
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK") if fields else None
+
+
 class Progress:
-    """Whether a process gets on (proc(5), /proc/pid/stat)."""
+    """Whether a process gets on."""
 
     def __init__(self, pid: int) -> None:
-        self._path = f"/proc/{pid}/stat"
+        self._pid = pid
         self._ticks = 0
 
     def made(self) -> bool:
         """Whether it has used the processor since this was asked last, or waits for it. One that is stopped or hangs does not."""
-        try:
-            with open(self._path, "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
+        fields = _stat(self._pid)
+        if not fields:
             return False
         before, self._ticks = self._ticks, int(fields[11]) + int(fields[12])
         return fields[0] == b"R" or self._ticks > before

@@ -63,7 +63,6 @@ class Member:
     link: Link
     report: Mapping[str, Any]  #: its last
     heard_at: float  #: when that came
-    entered_at: float
     turns: NearTurns
     visits: NearVisits
     awaited: bool  #: it comes from an earlier daemon, and has not acknowledged yet what it was told here
@@ -284,7 +283,7 @@ class Proxies:
         visits = NearVisits(proxy, self._routing, self._control)
         now = self._reactor.seconds()
         moved = bool(message.get("moved"))
-        member = Member(name, peer(link.transport)[0], proxy, link, {}, now, now, turns, visits, awaited=moved)
+        member = Member(name, peer(link.transport)[0], proxy, link, {}, now, turns, visits, awaited=moved)
         self._entering.discard(link)
         self.members.append(member)
         link.serves = {

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from sticky.iinspection import WorkerView
 from sticky.workers.pool import Worker
+from sticky.workers.processes import age_of
 from sticky.workers.proxies import Member
 
 
@@ -21,7 +22,7 @@ def _views(workers: Sequence[Worker], members: Sequence[Member], now: float) -> 
         yield _view(worker.name, worker.state.value, worker.pid, age, max(0, worker.starts - 1), worker.member)
     for member in members:
         if member not in ours:
-            yield _view(member.name, "leaving", member.pid, now - member.entered_at, 0, member)
+            yield _view(member.name, "leaving", member.pid, age_of(member.pid), 0, member)
 
 
 def _view(

