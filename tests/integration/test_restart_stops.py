@@ -12,6 +12,7 @@ from pathlib import Path
 from websockets.exceptions import ConnectionClosed
 
 from sticky.cli.advice import advice_for
+from sticky.cli.client import Admin
 from tests.integration.daemon_case import APPS, ECHO, server
 from tests.integration.running_daemon import ROOT, until
 from tests.integration.test_restart import RestartCase
@@ -180,6 +181,27 @@ class TakingOverTests(StopCase):
         self.assertEqual(self.start().status_code, 200)
         self.assertNotEqual(doing.wait(90), 0)
         self.assertEqual(self.lock_pid(), self.daemon.pid)
+
+    def test_what_ends_in_that_moment_has_ended_and_nothing_else_has_for_whoever_comes_after(self) -> None:
+        """The one that goes on has decided what it could not write: that is not to be damage to the next one's journal."""
+        self.begin(server("one", COUNTER, max_concurrency=1, target_concurrency=1, max_containers=2), "take-over")
+        kept, lost = self.token(), self.token()
+        container, count = self.get(kept).text.split()
+        gone = self.get(lost).text.split()[0]
+        found = {box["id"]: box["pid"] for box in Admin(self.folder / "state").status()["servers"][0]["containers"]}
+        doing = self.restarting()
+        os.kill(found[gone], signal.SIGKILL)
+        until("it has been seen to end", lambda: not Path(f"/proc/{found[gone]}").exists())
+        (pid,) = set(self.daemons()) - {self.lock_pid(), self.daemon.pid}
+        os.kill(pid, signal.SIGKILL)
+        self.assertNotEqual(doing.wait(90), 0)
+        self.assertEqual(self.start().status_code, 200)
+        self.daemon.kill()
+        self.assertNotIn("Traceback", self.daemon.output())
+        self.let_go()
+        self.run_daemon(self.env)
+        self.assertEqual(self.get(kept).text.split(), [container, str(int(count) + 1)])
+        self.assertEqual(self.get(lost).json()["error"], "container_lost")
 
 
 class LeftTests(StopCase):
