@@ -16,10 +16,8 @@ from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated
 from sticky.core.values import ContainerId, DeploymentId, ServerName
 from sticky.journal.store import Placed, Store, open_store
+from tests.journal.store_case import CONTAINER, ONE, TWO
 from tests.journal.test_codec import a_memory
-
-ONE, TWO = ServerName("one"), ServerName("two")
-CONTAINER = ContainerId("ct-1")
 
 
 def tamper(path: Path, statement: str) -> None:

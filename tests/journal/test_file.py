@@ -5,34 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from pathlib import Path
 from typing import Any
-
-from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated
-from sticky.core.values import ContainerId, DeploymentId, ServerName
-from sticky.journal.store import Placed, Store, open_store
-
-ONE, TWO = ServerName("one"), ServerName("two")
-CONTAINER = ContainerId("ct-1")
+from sticky.core.values import DeploymentId
+from sticky.journal.store import Placed, open_store
+from tests.journal.store_case import CONTAINER, ONE, TWO, StoreCase
 
 
-class FileTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.path = Path(self.mktemp())
-        self.stores: list[Store] = []
-        self.addCleanup(self.close)
-
-    def close(self) -> None:
-        for store in self.stores:
-            store.close()
-
-    def open(self, boot: str = "boot-1") -> Store:
-        self.stores.append(Store(self.path, boot))
-        return self.stores[-1]
-
+class FileTests(StoreCase):
     def test_the_file_is_the_owners_alone(self) -> None:
         self.open().write([])
         for file in self.path.parent.glob(self.path.name + "*"):

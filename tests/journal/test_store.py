@@ -4,40 +4,22 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 from zlib import crc32
-
-from twisted.trial.unittest import SynchronousTestCase
 
 from sticky.core.container import ContainerState
 from sticky.core.effects import EndSession
 from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated, ContainerMoved, NameExpired, SessionCreated, SessionDrains
-from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, ServerName, SessionId
+from sticky.core.values import Caller, ContainerId, DeploymentId, EndReason, SessionId
 from sticky.journal import store as room
 from sticky.journal.file import Damaged
 from sticky.journal.store import Entry, Placed, Store, Unfoldable, Unplaced
+from tests.journal.store_case import CONTAINER, ONE, TWO, StoreCase
 from tests.journal.test_codec import a_memory
 
-ONE, TWO = ServerName("one"), ServerName("two")
-CONTAINER = ContainerId("ct-1")
 
-
-class StoreTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.path = Path(self.mktemp())
-        self.stores: list[Store] = []
-        self.addCleanup(self.close)
-
-    def close(self) -> None:
-        for store in self.stores:
-            store.close()
-
-    def open(self, boot: str = "boot-1") -> Store:
-        self.stores.append(Store(self.path, boot))
-        return self.stores[-1]
-
+class StoreTests(StoreCase):
     def test_what_was_written_is_found_by_the_next_one(self) -> None:
         store = self.open()
         created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
