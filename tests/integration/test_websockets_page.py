@@ -69,6 +69,14 @@ class PageTests(DaemonCase):
         self.assertEqual(again.stdout.readline(), "over: terminated\n")
         self.assertEqual(self.bash("again", token), "refused: 410\n")
 
+    def test_the_client_that_comes_back_is_told_of_a_close_that_its_library_takes_for_an_ordinary_end(self) -> None:
+        token = self.begin()
+        again = self.popen("again", token)
+        assert again.stdout is not None
+        self.assertEqual(again.stdout.readline(), f"session {self.session}\n")
+        self.daemon.stop()
+        self.assertEqual(again.stdout.readline(), "over: server_stopped\n")
+
     def test_the_page_in_a_browser(self) -> None:
         token = self.begin()
         window = Window(self.folder / "profile")
