@@ -13,7 +13,7 @@ from rich.text import Text
 
 from sticky.cli.client import Admin, path
 from sticky.cli.options import command, containers, daemon, json_output, server, sessions
-from sticky.cli.output import console, note, printable
+from sticky.cli.output import console, note, printable, printable_lines
 from sticky.cli.problems import Problem, Status
 
 _COLOURS = ("cyan", "magenta", "blue", "green", "yellow", "bright_cyan", "bright_magenta", "bright_blue")
@@ -91,7 +91,7 @@ def _print(lines: Iterable[dict[str, Any]], prefixed: bool) -> None:
         if line["kind"] == "event":
             at = datetime.fromtimestamp(line["time"]).astimezone().isoformat(timespec="milliseconds")
             style = {"warn": "yellow", "error": "red", "critical": "bold red"}.get(line["level"], "dim")
-            text = Text(f"{at} {line['level']:5} {printable(line['text'])}", style=style)
+            text = Text(f"{at} {line['level']:5} {printable_lines(line['text'])}", style=style)
         else:
             text = Text(printable(line["text"]))
             if prefixed:

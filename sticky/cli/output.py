@@ -185,3 +185,8 @@ def printable(text: str) -> str:
     return "".join(
         character if character.isprintable() or character == "\t" else "\N{REPLACEMENT CHARACTER}" for character in text
     )
+
+
+def printable_lines(text: str) -> str:
+    """The same of a text that may have several lines: all but the first are indented, so that none is taken for another text."""
+    return "\n    ".join(printable(line) for line in text.rstrip("\n").split("\n"))

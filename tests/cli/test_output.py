@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from twisted.trial.unittest import SynchronousTestCase
 
-from sticky.cli.output import console, duration, printable, show, state, table, telling
+from sticky.cli.output import console, duration, printable, printable_lines, show, state, table, telling
 from tests.cli.capture import Captured
 
 
@@ -82,6 +82,14 @@ class PrintableTests(SynchronousTestCase):
         self.assertEqual(len(shown), len(text))
         self.assertTrue(all(character.isprintable() or character == "\t" for character in shown))
         self.assertNotIn("\x1b", shown)
+
+    @given(st.text())
+    def test_lines_begin_where_there_are_line_feeds_and_nowhere_else(self, text: str) -> None:
+        first, *more = printable_lines(text).split("\n")
+        self.assertTrue(all(line.startswith("    ") for line in more))
+        self.assertEqual(
+            [first, *(line[4:] for line in more)], [printable(line) for line in text.rstrip("\n").split("\n")]
+        )
 
 
 class NarrowTests(SynchronousTestCase):
