@@ -84,6 +84,7 @@ CONFIG = """\
 # What app.py does not say: where to listen and who may start sessions.
 #
 #     sticky check app.py --config sticky.toml
+#     sticky serve app.py --config sticky.toml
 #     twistd -n --pidfile= sticky --app app.py --config sticky.toml
 #
 # Every setting, with its range and default: docs/configuration.md

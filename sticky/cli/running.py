@@ -58,11 +58,15 @@ def add_to(root: click.Group) -> None:
     def serve(file: str, config: str | None, listen: Sequence[str], state_dir: str) -> int:
         """Serve an app, and deploy it again when its files change.
 
-        Looked at are .py and .toml files beside it and below. Old containers keep their sessions to the end, new sessions go to
+        Looked at are .py and .toml files beside it and below; settings are read of the file that --config names and of no
+        other. Old containers keep their sessions to the end, new sessions go to
         new containers; what they write is on stderr. A version that cannot be loaded changes nothing; one that only another
         daemon can serve ([daemon] in the TOML has changed) restarts it, and sessions end.
         """
         _end_in_order()
+        left_out = not_read(file, config)
+        if left_out is not None:
+            note(f"{left_out} is not read. To have it read: sticky serve {file} --config {left_out}")
         options = ["--app", file, "--state-dir", state_dir, "--ephemeral"]
         if config is not None:
             options += ["--config", config]
@@ -74,6 +78,7 @@ def add_to(root: click.Group) -> None:
             lambda: problem_of(file, config),
             lambda force: redeploy(Path(state_dir), force),
             lambda pid: answers(Path(state_dir), pid),
+            config=None if config is None else Path(config).absolute(),
         )
         with following(Path(state_dir) / "logs", earlier=False):
             return serving.run()
@@ -94,7 +99,8 @@ class Serving:
     """A daemon that is given what has changed, if that can be loaded, and is replaced where it cannot take it.
 
     `look` gives what is compared, `check` what is wrong with the files as they are, or None. `deploy` gives it to the daemon,
-    with `force` new containers in any case, and raises `Problem`. `is_up`: whether the daemon with this pid serves.
+    with `force` new containers in any case, gives what became of each Server (a key of `WHAT`) and raises `Problem`. `is_up`:
+    whether the daemon with this pid serves. `config`: the configuration file, if there is one.
     """
 
     def __init__(
@@ -102,9 +108,10 @@ class Serving:
         options: Sequence[str],
         look: Callable[[], Stamp],
         check: Callable[[], str | None],
-        deploy: Callable[[bool], Sequence[str]],
+        deploy: Callable[[bool], Mapping[str, str]],
         is_up: Callable[[int], bool],
         sleep: Callable[[float], None] = time.sleep,
+        config: Path | None = None,
     ) -> None:
         self._command = child.command(options)
         self._look = look
@@ -112,6 +119,7 @@ class Serving:
         self._deploy = deploy
         self._is_up = is_up
         self._sleep = sleep
+        self._config = config
 
     def run(self) -> int:
         """Until Ctrl-C (raises KeyboardInterrupt), or until the daemon ends by itself: its status."""
@@ -150,7 +158,11 @@ class Serving:
             except Problem as refusal:
                 note(f"changed: {names}; the daemon is restarted and its sessions end: {refusal.text}")
                 return served, None
-            note(f"changed: {names}; {', '.join(done)}")
+            if any(path.suffix == ".py" or path == self._config for path in changed) or {*done.values()} != {
+                "unchanged"
+            }:
+                note(f"changed: {names}; {', '.join(f'{name} {WHAT[what]}' for name, what in done.items())}")
+            # Else it is a .toml that nobody has read, or nothing of what the app reads in it counts.
 
 
 def answers(state_dir: Path, pid: int) -> bool:
@@ -162,16 +174,23 @@ def answers(state_dir: Path, pid: int) -> bool:
     return found == pid
 
 
-def redeploy(state_dir: Path, force: bool) -> Sequence[str]:
-    """Have the daemon read its app again; what that meant, in words. Raises `Problem`."""
+def redeploy(state_dir: Path, force: bool) -> Mapping[str, str]:
+    """Have the daemon read its app again; what that meant for each Server. Raises `Problem`."""
     found = Admin(state_dir).call("POST", "/v1/deploy", body={"force": force}, timeout=READING)
-    return [f"{one['name']} {WHAT[one['what']]}" for one in found["servers"]]
+    return {one["name"]: one["what"] for one in found["servers"]}
 
 
 def folder_of(target: str) -> Path:
     """Where an app's files are."""
     path, _ = split_target(target)
     return Path(path).absolute().parent if names_file(path) else Path.cwd()
+
+
+def not_read(target: str, config: str | None) -> Path | None:
+    """The sticky.toml beside an app that nobody has asked for, though it looks as if it counted."""
+    path, _ = split_target(target)
+    beside = Path(path).parent / "sticky.toml" if names_file(path) else Path("sticky.toml")
+    return beside if config is None and beside.is_file() else None
 
 
 def stamp(folder: Path, config: str | None) -> Stamp:

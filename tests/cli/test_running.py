@@ -11,8 +11,9 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from sticky.cli import main
 from sticky.cli.problems import Problem
-from sticky.cli.running import HINT, Serving, folder_of, problem_of, stamp
+from sticky.cli.running import HINT, Serving, folder_of, not_read, problem_of, stamp
 from tests.cli.capture import Captured
 
 
@@ -49,6 +50,31 @@ class StampTests(SynchronousTestCase):
     def test_the_folder_of_a_file_and_of_a_module(self) -> None:
         self.assertEqual(folder_of("/srv/game.py:Server"), Path("/srv"))
         self.assertEqual(folder_of("package.module"), Path.cwd())
+
+    def test_a_configuration_beside_the_app_that_nobody_has_asked_for(self) -> None:
+        app, toml = self.folder / "app.py", self.folder / "sticky.toml"
+        self.assertIsNone(not_read(str(app), None))
+        toml.write_text("")
+        for target in (str(app), f"{app}:Server"):
+            self.assertEqual(not_read(target, None), toml)
+            self.assertIsNone(not_read(target, "other.toml"))
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        for target in ("app.py", "package.module"):
+            self.assertEqual(not_read(target, None), Path("sticky.toml"))
+
+    def test_that_it_is_not_read_is_said_once_with_how_to_have_it_read(self) -> None:
+        captured = Captured(self)
+        self.patch(Serving, "run", lambda serving: 0)
+        app, toml = self.folder / "app.py", self.folder / "sticky.toml"
+        toml.write_text("")
+        command = ["serve", str(app), "--state-dir", str(self.folder / "state")]
+        self.assertEqual(main(command), 0)
+        said = f"sticky: {toml} is not read. To have it read: sticky serve {app} --config {toml}\n"
+        self.assertEqual((captured.out, captured.err), ("", said))
+        captured.clear()
+        self.assertEqual(main([*command, "--config", str(toml)]), 0)
+        self.assertEqual((captured.out, captured.err), ("", ""))
 
     def test_what_is_wrong_with_an_app(self) -> None:
         app = self.folder / "app.py"
@@ -95,7 +121,9 @@ class ServingTests(SynchronousTestCase):
         self.problem: str | None = None
         self.refusal: str | None = None
         self.deploys: list[bool] = []
+        self.became = "rolling"
         self.up = True
+        self.config: Path | None = None
 
     def serve(self, *steps: Any) -> int:
         todo = list(steps)
@@ -110,13 +138,15 @@ class ServingTests(SynchronousTestCase):
 
         self.patch(sys.modules["sticky.cli.running"].subprocess, "Popen", FakeChild)
 
-        def deploy(force: bool) -> list[str]:
+        def deploy(force: bool) -> dict[str, str]:
             self.deploys.append(force)
             if self.refusal is not None:
                 raise Problem(self.refusal)
-            return ["Game is rolled over"]
+            return {"Game": self.became}
 
-        return Serving(["--app", "app.py"], look, lambda: self.problem, deploy, lambda pid: self.up, sleep).run()
+        return Serving(
+            ["--app", "app.py"], look, lambda: self.problem, deploy, lambda pid: self.up, sleep, config=self.config
+        ).run()
 
     def change(self) -> None:
         self.version += 1
@@ -151,6 +181,18 @@ class ServingTests(SynchronousTestCase):
 
         self.assertRaises(KeyboardInterrupt, self.serve, change, self.nothing, self.nothing)
         self.assertEqual([False], self.deploys)
+        self.assertIn("changed: sticky.toml; Game is rolled over", self.captured.err)
+
+    def test_a_change_that_changes_nothing_is_told_of_files_that_are_read(self) -> None:
+        def change() -> None:
+            self.toml += 1
+
+        self.became = "unchanged"
+        self.assertRaises(KeyboardInterrupt, self.serve, change, self.nothing, self.nothing)
+        self.assertEqual(self.captured.err, f"sticky: {HINT}\n")
+        self.config = Path("/srv/sticky.toml")
+        self.assertRaises(KeyboardInterrupt, self.serve, change, self.nothing, self.nothing)
+        self.assertIn("changed: sticky.toml; Game is unchanged\n", self.captured.err)
 
     def test_what_the_daemon_cannot_take_replaces_it(self) -> None:
         self.refusal = "daemon.brand: a change of this setting needs a restart of the daemon"
