@@ -64,9 +64,9 @@ class Reply:
 
     @property
     def message(self) -> str:
-        """The error's text, one line of at most 200 characters; empty if the answer has none."""
+        """The error's text, to be quoted: one line of at most 200 characters, without a full stop; empty if there is none."""
         text = self.fields.get("message")
-        return " ".join(text.split())[:200] if isinstance(text, str) else ""
+        return " ".join(text.split())[:200].rstrip(".") if isinstance(text, str) else ""
 
 
 @attrs.frozen

@@ -120,6 +120,13 @@ class StartTests(TestCase):
                 f"answered {status} the_code (why)", self.failed(kind, reply(status, error="the_code", message="why"))
             )
 
+    def test_what_is_quoted_has_its_full_stop_behind_the_quotation(self) -> None:
+        over = reply(410, error="terminated", message="The session has ended (terminated).")
+        self.assertIn(
+            " answered 410 terminated (The session has ended (terminated)). Start another session.",
+            self.failed(exception.SessionEndedError, over),
+        )
+
     def test_five_attempts_and_no_more(self) -> None:
         text = self.failed(exception.ConnectionError, Failure("Connection refused"), times=5)
         self.assertIn("in 5 attempts: Connection refused. Is the daemon running there?", text)
