@@ -132,7 +132,7 @@ class BadBody(BadRequest):
 #: For whoever took one kind of token for the other.
 IS_PROXY_TOKEN = "This is a proxy token, which starts sessions; here the session token is needed that a start gives."
 IS_SESSION_TOKEN = (
-    "This is a session token, which is for requests of its session; here a proxy token (wk-….ws-…) is needed."
+    "This is a session token, which is for requests of its session; here a proxy token (wk-ID.ws-SECRET) is needed."
 )
 
 

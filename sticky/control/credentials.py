@@ -31,7 +31,7 @@ def proxy_credential(request: ControlRequest, names: Names) -> tuple[str, str]:
     if token_id is None and secret is None and bearer is not None and _bearer(bearer).startswith("v4.public."):
         raise NoCredential(IS_SESSION_TOKEN)
     if token_id is None and secret is None:
-        raise NoCredential("This call needs a proxy token: Authorization: Bearer wk-….ws-…")
+        raise NoCredential("This call needs a proxy token: Authorization: Bearer wk-ID.ws-SECRET")
     if token_id is None or secret is None or not is_token_id(token_id) or not is_secret(secret):
         raise BadCredential
     return token_id, secret

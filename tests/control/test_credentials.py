@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from sticky import errors
@@ -58,7 +60,10 @@ class Finding(SynchronousTestCase):
             self.assertRaises(errors.BadCredential, self.found, half)
         self.assertRaises(errors.BadCredential, self.found, PAIR[0], (b"Modal-Secret", b"plain"))
         self.assertRaises(errors.BadCredential, self.found, (b"Modal-Key", b"plain"), PAIR[1])
-        self.assertRaises(errors.NoCredential, self.found)
+        said = self.assertRaises(errors.NoCredential, self.found).message
+        self.assertIn("Authorization: Bearer wk-", said)
+        for text in (said, errors.IS_SESSION_TOKEN, errors.IS_PROXY_TOKEN):
+            self.assertIn(text, json.dumps(text))  # as whoever calls by hand reads it
 
     def test_two_different_values_of_one_form_are_bad(self) -> None:
         self.assertRaises(errors.BadCredential, self.found, BEARER, (b"Authorization", b"Bearer x"))
