@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -78,9 +79,11 @@ class Admin:
         try:
             return self.call("POST", "/v1/sessions", body=body, timeout=QUEUEING)
         except Problem as problem:
-            if problem.code != "containers_failing":
-                raise
-            raise self._why_failing(server, problem) from None
+            if problem.code == "containers_failing":
+                raise self._why_failing(server, problem) from None
+            if problem.code == "session_expired" and name is not None:
+                raise self._how_released(server, name, problem) from None
+            raise
 
     def _why_failing(self, server: str, problem: Problem) -> Problem:
         """The same, with what the last container that failed said: for the operator, whom a client's answer does not name it."""
@@ -93,6 +96,16 @@ class Admin:
             f"containers of {server} fail to start: {last['id']} {printable(last['message'])}{said}",
             problem.status,
             f"Mend the program or its command. All of its output: sticky containers logs {last['id']}",
+            problem.code,
+        )
+
+    def _how_released(self, server: str, name: str, problem: Problem) -> Problem:
+        """The same, with what to type in place of what a client would ask for."""
+        where = f" --server {server}" if len(self.status()["servers"]) > 1 else ""
+        return Problem(
+            problem.text.partition(". ")[0],
+            problem.status,
+            f"Its state is lost. To start afresh: sticky sessions release {shlex.quote(printable(name))}{where}. Or use another name.",
             problem.code,
         )
 

@@ -90,7 +90,10 @@ def status(admin: Admin, as_json: bool) -> None:
     ]
     columns = ["SERVER", "DEPLOYMENT", "WHICH", "CONTAINERS", "SESSIONS", "IN FLIGHT"]
     show(table(columns, rows, right=("SESSIONS", "IN FLIGHT"), wrapped=("CONTAINERS",)))
-    note(f"from {found['sources']}" + ("; sticky rollout undo goes back" if found["can_undo"] else ""))
+    note(
+        f"what is served was read from {found['sources']}"
+        + ("; to go back to what was served before: sticky rollout undo" if found["can_undo"] else "")
+    )
 
 
 @command(group, "undo", "sticky rollout undo")

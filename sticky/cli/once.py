@@ -31,7 +31,7 @@ def once(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return Status.INTERRUPTED
     except Problem as problem:
-        return _say(" ".join(part for part in (f"{problem.text}.", problem.advice) if part), problem.status)
+        return _say(" ".join(part for part in (_sentence(problem.text), problem.advice) if part), problem.status)
     except (ConfigError, InvalidError) as error:
         return _say(_one_line(str(error)), Status.USAGE, getattr(error, "trace", ""))
     except Error as error:
@@ -50,6 +50,10 @@ def once(arguments: Sequence[str] | None = None) -> int:
 def _say(text: str, status: int, trace: str = "") -> int:
     sys.stderr.write(f"{trace}sticky: {text}\n")
     return status
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _one_line(text: str) -> str:

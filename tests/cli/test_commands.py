@@ -7,6 +7,7 @@ import sys
 from typing import Any
 from unittest.mock import patch
 
+from sticky import errors
 from sticky.admin.bodies import session as session_body
 from sticky.admin.bodies import snapshot as snapshot_body
 from sticky.admin.bodies import worker as worker_body
@@ -295,6 +296,20 @@ class SessionsTests(DaemonCase):
         )
         self.replies["POST /v1/sessions/release"] = Reply({"name": "lobby"})
         self.assertEqual({"name": "lobby"}, json.loads(self.sticky("sessions", "release", "lobby", "--json")))
+
+    def test_a_start_by_the_name_of_a_session_that_is_over_says_what_to_type(self) -> None:
+        refusal = errors.SessionExpired("container_lost", "exited")
+        self.replies["POST /v1/sessions"] = Reply(refusal.fields(), 410)
+        said = (
+            "the session of this name has ended (container_lost: exited). Its state is lost. To start afresh:"
+            " sticky sessions release 'my lobby'. Or use another name."
+        )
+        self.assertEqual(self.complaint("sessions", "start", "--name", "my lobby", status=4), said)
+        status = self.status()
+        status["servers"].append({**status["servers"][0], "name": "echo"})
+        self.replies["GET /v1/status"] = Reply(status)
+        said = said.replace("'my lobby'", "lobby --server game")
+        self.assertEqual(self.complaint("sessions", "start", "game", "--name", "lobby", status=4), said)
 
     def test_terminate_says_whom_to_programs(self) -> None:
         self.replies["POST /v1/sessions/sd-1/terminate"] = Reply({"session_id": "sd-1"})

@@ -54,6 +54,11 @@ class DeployingTests(CommandCase):
         self.replies["POST /v1/deploy"] = Reply({"error": "bad_configuration", "message": message}, 400)
         self.assertIn(message, self.complaint("deploy", status=Status.USAGE))
 
+    def test_a_question_is_a_sentence(self) -> None:
+        message = "a.toml: servers.one.max_containres: is not a setting; did you mean max_containers?"
+        self.replies["POST /v1/deploy"] = Reply({"error": "bad_configuration", "message": message}, 400)
+        self.assertIn("max_containers? Mend the file", self.complaint("deploy", status=Status.USAGE))
+
     def test_one_that_cannot_be_taken_now(self) -> None:
         self.replies["POST /v1/deploy"] = Reply({"error": "unavailable", "message": "The Server x is ending."}, 503)
         self.assertIn("the Server x is ending", self.complaint("deploy", status=Status.FAILED))
@@ -68,7 +73,10 @@ class DeployingTests(CommandCase):
                 ["echo", "-", "removed", "1", "4", "-"],
             ],
         )
-        self.assertEqual(self.captured.err, "sticky: from game.py; sticky rollout undo goes back\n")
+        self.assertEqual(
+            self.captured.err,
+            "sticky: what is served was read from game.py; to go back to what was served before: sticky rollout undo\n",
+        )
         self.assertEqual(json.loads(self.sticky("rollout", "status", "--json")), rollout(ROLLOUT))
 
     def test_rollout_undo(self) -> None:
