@@ -419,7 +419,9 @@ class ContainersFailing(Unavailable):
 
 
 class StorageFailed(Unavailable):
-    """Nothing can be made durable just now (the disk is full, or read-only). Sessions that live are not touched."""
+    """Nothing can be made durable just now: the disk is full or read-only, or the state directory was moved. Sessions that live
+    are not touched.
+    """
 
     code = "storage_failed"
     text = "Nothing new can be started or ended just now."

@@ -56,7 +56,8 @@ ADVICE = {
     "server_busy": "Try again. If it lasts, raise `max_containers` or `max_concurrency`, or lower `target_concurrency`.",
     "containers_failing": "The reason is in `sticky status`, the output in `sticky logs`: mend the program or its command.",
     "slow_body": "Send faster, or have the operator lower `min_body_rate`: the Server wants a body to keep a pace.",
-    "storage_failed": "Free space on the disk of the state directory and look at the daemon's log. Sessions go on meanwhile.",
+    "storage_failed": "Look at the daemon's log: it says whether the state directory's disk is full (free space) or the directory"
+    " itself was moved or removed (put it back, or restart the daemon). Sessions go on meanwhile.",
     "restart_under_way": "Ask again in some seconds: the new daemon answers then, or the old one if that fails.",
     "shutting_down": "Try again when the daemon is back.",
     "container_unavailable": "Try again: the session stays. If it lasts, look at `sticky logs`.",

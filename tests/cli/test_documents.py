@@ -42,5 +42,9 @@ class DocumentTests(SynchronousTestCase):
         self.assertEqual(sorted(set(codes)), sorted(codes))
         self.assertIn(errors.QueueFull, refusals())
 
+    def test_what_cannot_be_stored_may_have_a_full_disk_or_no_directory(self) -> None:
+        for word in ("full", "moved"):
+            self.assertIn(word, advice_for("storage_failed"))
+
     def test_an_unknown_code_has_no_advice(self) -> None:
         self.assertEqual(advice_for("of_a_later_version"), "")
