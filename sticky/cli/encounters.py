@@ -29,6 +29,12 @@ APP = tuple(
     Encounter(key, when, WRONG, says)
     for key, when, says in (
         ("no_file", "The file is not there", "gone.py: there is no file …"),
+        (
+            "no_module",
+            "Nor is there a module",
+            "gone.txt: there is no module gone.txt, and no file of that name (looked in … and the Python path)",
+        ),
+        ("folder", "It is a folder", ".: … is a folder: name the app's file in it, such as …/app.py"),
         ("syntax", "It is not Python", f"app.py: {_IMPORT}SyntaxError: … (…, line …)"),
         ("raises", "Its import fails", f"app.py: {_IMPORT}ModuleNotFoundError: No module named '…' (…, line …)"),
         ("no_app", "It has no App", "app.py: there is no App in …: write app = sticky.App(...)"),

@@ -189,6 +189,8 @@ def folder_of(target: str) -> Path:
 def not_read(target: str, config: str | None) -> Path | None:
     """The sticky.toml beside an app that nobody has asked for, though it looks as if it counted."""
     path, _ = split_target(target)
+    if Path(path).is_dir():
+        return None  # it is no app
     beside = Path(path).parent / "sticky.toml" if names_file(path) else Path("sticky.toml")
     return beside if config is None and beside.is_file() else None
 

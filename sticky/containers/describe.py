@@ -27,7 +27,7 @@ from sticky.containers.environment import INHERITED
 from sticky.errors import ConfigError
 from sticky.sdk.declaration import AppDeclaration, ServerDeclaration
 from sticky.sdk.exception import InvalidError
-from sticky.sdk.loading import names_file, split_target
+from sticky.sdk.loading import names_file, no_file, split_target
 
 LONGEST_DOCUMENT = 1 << 20  #: bytes of JSON; an app with a hundred Servers needs a tenth of it
 _STDERR_TAIL = 4096  #: bytes of the child's error output that are looked at
@@ -107,7 +107,7 @@ def describe(
     if names_file(target):
         path = directory / target
         if not path.is_file():
-            raise ConfigError(app, "", f"there is no file {path}")
+            raise ConfigError(app, "", no_file(path))
         target = str(path)
     runtime = [sys.executable, "-m", "sticky.containers.runtime"]
     if python is not None:

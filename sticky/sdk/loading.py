@@ -41,6 +41,13 @@ def names_file(target: str) -> bool:
     return target.endswith(".py") or os.sep in target
 
 
+def no_file(path: Path) -> str:
+    """What is to be said of a path that is no file. It has to be absolute."""
+    if path.is_dir():
+        return f"{path} is a folder: name the app's file in it, such as {path / 'app.py'}"
+    return f"there is no file {path}"
+
+
 def load_app(target: str) -> App:
     """Import a file or module and give the one App in it. Raises `LoadError`; `sys.path` and `sys.modules` change.
 
@@ -49,6 +56,8 @@ def load_app(target: str) -> App:
     module = _import_file(Path(target)) if names_file(target) else _import_module(target)
     apps = list({id(value): value for value in vars(module).values() if isinstance(value, App)}.values())
     if not apps:
+        if Path(target).is_dir():  # Python takes any folder for a package
+            raise LoadError(no_file(Path(os.path.abspath(target))))
         raise LoadError(f"there is no App in {target}: write app = sticky.App(...)")
     if len(apps) > 1:
         names = ", ".join(repr(app.name) for app in apps)
@@ -70,7 +79,7 @@ class _Fresh(SourceFileLoader):
 def _import_file(path: Path) -> ModuleType:
     path = path.absolute()
     if not path.is_file():
-        raise LoadError(f"there is no file {path}")
+        raise LoadError(no_file(path))
     # What `python game.py` would do, so that the file finds its neighbours.
     sys.path.insert(0, str(path.parent))
     name = path.stem if path.stem not in sys.modules else f"_sticky_app_{path.stem}"
@@ -94,6 +103,9 @@ def _import_module(name: str) -> ModuleType:
         raise LoadError(
             f"{name} holds settings and is no app; start it with: twistd -n --pidfile= sticky --config {name}"
         )
+    if not all(part.isidentifier() for part in name.split(".")):
+        path = Path(os.path.abspath(name))
+        raise LoadError(f"{path} is not a Python file: its name must end with .py" if path.is_file() else no_file(path))
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -103,7 +115,11 @@ def _import_module(name: str) -> ModuleType:
     except BaseException as error:
         parents = {".".join(name.split(".")[:length]) for length in range(1, name.count(".") + 2)}
         if isinstance(error, ModuleNotFoundError) and error.name in parents:
-            raise LoadError(f"there is no module {name} (looked in {os.getcwd()} and the Python path)") from None
+            if Path(name).is_file():
+                raise LoadError(f"{name} is not a Python file: its name must end with .py") from None
+            raise LoadError(
+                f"there is no module {name}, and no file of that name (looked in {os.getcwd()} and the Python path)"
+            ) from None
         raise _failed(name, error) from None
 
 

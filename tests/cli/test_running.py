@@ -62,6 +62,7 @@ class StampTests(SynchronousTestCase):
         os.chdir(self.folder)
         for target in ("app.py", "package.module"):
             self.assertEqual(not_read(target, None), Path("sticky.toml"))
+        self.assertIsNone(not_read(".", None))
 
     def test_that_it_is_not_read_is_said_once_with_how_to_have_it_read(self) -> None:
         captured = Captured(self)

@@ -308,6 +308,34 @@ class LoadTests(TestCase):
         with self.refused("there is no module nowhere.at_all"):
             find_server("nowhere.at_all", None)
 
+    def test_what_is_no_name_of_a_module_is_no_file(self) -> None:
+        for name in ("a-b", ".x", "game_for_load_tests.py.", "nowhere.py:"):
+            with self.refused(f"there is no file {Path.cwd() / name}"):
+                find_server(name, None)
+        with self.refused("there is no module nowhere.txt, and no file of that name"):
+            find_server("nowhere.txt", None)
+
+    def test_a_file_of_another_kind(self) -> None:
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        for name in ("rooms.yaml", "rooms-2"):
+            Path(name).touch()
+            with self.refused(f"{name} is not a Python file: its name must end with .py"):
+                find_server(name, None)
+
+    def test_a_folder(self) -> None:
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        Path("folder_for_load_tests").mkdir()
+        for target, folder in (
+            (".", self.folder),
+            ("..", self.folder.parent),
+            ("folder_for_load_tests", self.folder / "folder_for_load_tests"),
+            ("./folder_for_load_tests", self.folder / "folder_for_load_tests"),
+        ):
+            with self.refused(f"{folder} is a folder: name the app's file in it, such as {folder}/app.py"):
+                find_server(target, None)
+
     def test_an_import_that_raises_has_its_line_and_traceback(self) -> None:
         target = self.app("def broken():\n    raise ValueError('no such map')\nbroken()")
         with self.refused(f"failed: ValueError: no such map ({target}, line 3)") as caught:

@@ -26,6 +26,8 @@ MAIN = "@app.local_entrypoint()\ndef main(): pass\n"
 #: What stands in app.py, and the command; `check app.py` where none is given.
 APPS: Mapping[str, tuple[str, ...]] = {
     "no_file": ("", "check", "gone.py"),
+    "no_module": ("", "check", "gone.txt"),
+    "folder": ("", "check", "."),
     "syntax": ("def (:\n",),
     "raises": ("import nothing_of_this_name\n",),
     "no_app": ("import sticky\n",),
