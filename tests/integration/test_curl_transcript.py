@@ -163,7 +163,14 @@ class DemoTests(SynchronousTestCase):
         self.assertIn("<!doctype html>", curl(page).body.lower())
 
         token = follow(self, url, [], "<!doctype html>", ("/style.css", STYLE.read_text()))
-        self.assertNotIn(token, self.said.read_text())
+        said = self.said.read_text()
+        self.assertNotIn(token, said)
+        self.assertNotIn("GET /style.css", said)
+        (line,) = re.findall(r"^ +(\S+/sticky logs .*)$", said, re.MULTILINE)
+        shown = subprocess.run(
+            shlex.split(line.replace(" -f ", " ")), cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        self.assertIn("GET /style.css", shown.stdout, "the command that it prints")
         os.killpg(self.demo.pid, signal.SIGINT)  # Ctrl-C reaches all of the foreground
         self.assertEqual(self.demo.wait(60), 0, self.said.read_text())
         until("all of it is gone", lambda: not self.left())
