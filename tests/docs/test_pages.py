@@ -110,6 +110,13 @@ class PageTests(SynchronousTestCase):
                 looked_at += 1
         self.assertGreater(looked_at, 60)
 
+    def test_the_environment_that_readme_makes_in_the_source_is_none_of_its_files(self) -> None:
+        made = re.findall(r"-m venv (\S+)", (ROOT / "README.md").read_text("utf-8"))
+        self.assertTrue(made)
+        ignored = (ROOT / ".gitignore").read_text("utf-8").split()
+        for folder in made:
+            self.assertIn(f"/{folder}/", ignored)
+
     def test_every_page_is_in_the_navigation_and_on_one_other_page(self) -> None:
         navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
         self.assertEqual(sorted(re.findall(r": ([\w/-]+\.md)$", navigation, re.MULTILINE)), names())

@@ -50,6 +50,20 @@ class SiteTests(SynchronousTestCase):
             self.assertIn(f'id="{symbol}"', pages["api.md"])
         self.assertIn("Make a class a Server", pages["api.md"])
 
+    def test_whoever_builds_it_is_told_where_it_is(self) -> None:
+        folder = self.copy()
+        (folder / "bin").mkdir()
+        (folder / ".venv" / "bin").mkdir(parents=True)
+        (folder / ".venv" / "bin" / "zensical").symlink_to(ZENSICAL)
+        shutil.copy(ROOT / "bin" / "docs", folder / "bin")
+        (folder / "bin" / "venv").write_text("#!/bin/sh\n")  # there is one
+        (folder / "bin" / "venv").chmod(0o755)
+        done = subprocess.run([str(folder / "bin" / "docs")], capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        last = done.stdout.splitlines()[-1]
+        self.assertIn("The site is ready: ", last)
+        self.assertTrue(Path(last.rpartition(": ")[2]).is_file(), last)
+
     def test_a_link_that_leads_nowhere_is_an_error(self) -> None:
         folder = self.copy()
         for link in ("[a](nowhere.md)", "[a](scaling.md#nowhere)"):
