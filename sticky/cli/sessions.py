@@ -60,6 +60,7 @@ def list_(
     if as_json:
         print_json({"sessions": found, "next": after})
         return
+    named = ["NAME"] if any(one["name"] is not None for one in found) else []
     rows = [
         [
             one["id"],
@@ -67,14 +68,15 @@ def list_(
             one["container"],
             state(one["state"]),
             one["owner"],
+            *([_name(one)] if named else []),
             duration(one["age"]),
             str(one["in_flight"]),
             _ends_in(one),
         ]
         for one in found
     ]
-    columns = ["SESSION", "SERVER", "CONTAINER", "STATE", "OWNER", "AGE", "IN FLIGHT", "ENDS IN"]
-    show(table(columns, rows, right=("AGE", "IN FLIGHT", "ENDS IN"), spare=("OWNER", "AGE")))
+    columns = ["SESSION", "SERVER", "CONTAINER", "STATE", "OWNER", *named, "AGE", "IN FLIGHT", "ENDS IN"]
+    show(table(columns, rows, right=("AGE", "IN FLIGHT", "ENDS IN"), spare=("OWNER", "AGE", *named)))
     if after is not None:
         note("there are more; raise --limit")
 
@@ -217,7 +219,7 @@ def _show(one: dict[str, Any], as_json: bool) -> None:
         "container": one["container"],
         "deployment": one["deployment"],
         "owner": one["owner"],
-        "name": "-" if one["name"] is None else printable(one["name"]),
+        "name": _name(one),
         "state": one["state"] + (f" ({one['reason']})" if one["reason"] else ""),
         "in flight": str(one["in_flight"]),
         "age": duration(one["age"]),
@@ -226,6 +228,10 @@ def _show(one: dict[str, Any], as_json: bool) -> None:
         "container ends in": duration(one["age_left"]),
     }
     show(facts_table(facts))
+
+
+def _name(one: Mapping[str, Any]) -> str:
+    return "-" if one["name"] is None else printable(one["name"])
 
 
 def _ends_in(one: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any
 from unittest.mock import patch
@@ -178,6 +179,14 @@ class SessionsTests(DaemonCase):
         self.assertIn("there are more", self.captured.err)
         found = json.loads(self.sticky("sessions", "list", "--limit", "2", "--json"))
         self.assertEqual((len(found["sessions"]), found["next"]), (2, "sd-001"))
+
+    def test_list_has_names_where_there_are_any(self) -> None:
+        bodies = [session_body(session(number)) for number in (0, 1)]
+        self.replies["GET /v1/sessions"] = Reply({"sessions": bodies, "next": None})
+        self.assertNotIn("NAME", self.sticky("sessions", "list"))
+        bodies[1]["name"] = "lob\x1bby"
+        lines = [re.split(" {2,}", line) for line in self.sticky("sessions", "list").splitlines()]
+        self.assertEqual([line[4:6] for line in lines], [["OWNER", "NAME"], ["dev", "-"], ["dev", "lob\ufffdby"]])
 
     def test_show_and_extend(self) -> None:
         self.replies["GET /v1/sessions/sd-001"] = Reply(session_body(session(1)))
