@@ -66,7 +66,7 @@ def add_to(root: click.Group) -> None:
         _end_in_order()
         left_out = not_read(file, config)
         if left_out is not None:
-            note(f"{left_out} is not read. To have it read: sticky serve {file} --config {left_out}")
+            note(f"{left_out} is there and is not read; with --config {left_out} it is")
         options = ["--app", file, "--state-dir", state_dir, "--ephemeral"]
         if config is not None:
             options += ["--config", config]

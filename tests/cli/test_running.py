@@ -71,7 +71,7 @@ class StampTests(SynchronousTestCase):
         toml.write_text("")
         command = ["serve", str(app), "--state-dir", str(self.folder / "state")]
         self.assertEqual(main(command), 0)
-        said = f"sticky: {toml} is not read. To have it read: sticky serve {app} --config {toml}\n"
+        said = f"sticky: {toml} is there and is not read; with --config {toml} it is\n"
         self.assertEqual((captured.out, captured.err), ("", said))
         captured.clear()
         self.assertEqual(main([*command, "--config", str(toml)]), 0)
