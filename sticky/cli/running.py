@@ -27,6 +27,7 @@ from sticky.sdk.loading import names_file, split_target
 
 HINT = "in another terminal: sticky sessions open, sticky status, sticky logs -f. Ctrl-C ends it"
 POLL = 0.3  #: seconds between two looks at the files
+SETTINGS = "sticky.toml"  #: what a configuration file is called
 _SKIPPED = ("__pycache__", "node_modules", "state", "venv")
 
 Stamp = Mapping[Path, tuple[int, int]]  #: (time of change in nanoseconds, size) by file
@@ -58,10 +59,10 @@ def add_to(root: click.Group) -> None:
     def serve(file: str, config: str | None, listen: Sequence[str], state_dir: str) -> int:
         """Serve an app, and deploy it again when its files change.
 
-        Looked at are .py and .toml files beside it and below; settings are read of the file that --config names and of no
-        other. Old containers keep their sessions to the end, new sessions go to
-        new containers; what they write is on stderr. A version that cannot be loaded changes nothing; one that only another
-        daemon can serve ([daemon] in the TOML has changed) restarts it, and sessions end.
+        Looked at are .py and .toml files beside it and below; of those called sticky.toml only the one that --config names. Old
+        containers keep their sessions to the end, new sessions go to new containers; what they write is on stderr. A version
+        that cannot be loaded changes nothing; one that only another daemon can serve ([daemon] in the TOML has changed)
+        restarts it, and sessions end.
         """
         _end_in_order()
         left_out = not_read(file, config)
@@ -191,12 +192,15 @@ def not_read(target: str, config: str | None) -> Path | None:
     path, _ = split_target(target)
     if Path(path).is_dir():
         return None  # it is no app
-    beside = Path(path).parent / "sticky.toml" if names_file(path) else Path("sticky.toml")
+    beside = Path(path).parent / SETTINGS if names_file(path) else Path(SETTINGS)
     return beside if config is None and beside.is_file() else None
 
 
 def stamp(folder: Path, config: str | None) -> Stamp:
-    """All .py and .toml files at and below a folder, those of environments and hidden folders excepted."""
+    """All .py and .toml files at and below a folder, those of environments and hidden folders excepted.
+
+    Of files called sticky.toml, which are a daemon's, only the one that is given to ours: an app may read any other .toml itself.
+    """
     found: dict[Path, tuple[int, int]] = {}
     for where, folders, names in os.walk(folder):
         folders[:] = [
@@ -205,7 +209,7 @@ def stamp(folder: Path, config: str | None) -> Stamp:
             if not name.startswith(".") and name not in _SKIPPED and not Path(where, name, "pyvenv.cfg").exists()
         ]
         for name in names:
-            if name.endswith((".py", ".toml")):
+            if name.endswith((".py", ".toml")) and name != SETTINGS:
                 _note(Path(where, name), found)
     if config is not None:
         _note(Path(config).absolute(), found)

@@ -26,12 +26,18 @@ class StampTests(SynchronousTestCase):
         return sorted(str(path.relative_to(self.folder)) for path in stamp(self.folder, None))
 
     def test_sources_below_the_app_count(self) -> None:
-        for name in ("app.py", "rooms/room.py", "sticky.toml", "notes.txt", ".git/x.py", "state/x.py", "env/lib/x.py"):
+        for name in ("app.py", "rooms/room.py", "rooms.toml", "notes.txt", ".git/x.py", "state/x.py", "env/lib/x.py"):
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("")
         (self.folder / "env/pyvenv.cfg").write_text("")
-        self.assertEqual(self.seen(), ["app.py", "rooms/room.py", "sticky.toml"])
+        self.assertEqual(self.seen(), ["app.py", "rooms.toml", "rooms/room.py"])
+
+    def test_a_sticky_toml_counts_where_it_is_read(self) -> None:
+        path = self.folder / "sticky.toml"
+        path.write_text("")
+        self.assertEqual(self.seen(), [])
+        self.assertEqual([*stamp(self.folder, str(path))], [path])
 
     def test_a_write_changes_it_and_a_look_does_not(self) -> None:
         path = self.folder / "app.py"
