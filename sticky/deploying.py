@@ -30,6 +30,7 @@ from sticky.service import ServerService
 
 #: What can be wrong with a definition, or with the moment; everything else is a fault of ours.
 FORESEEN = (ConfigError, InvalidError, errors.Refusal)
+_ASKED = "no setting differs, new containers were asked for"
 
 
 @attrs.frozen
@@ -229,7 +230,7 @@ class Deployer:
                 "deployed: Server {server} is {what} ({settings}); deployment {deployment}",
                 server=change.server,
                 what=change.what,
-                settings=", ".join(change.settings) or "no setting differs",
+                settings=", ".join(change.settings) or ("no setting differs" if change.what == "unchanged" else _ASKED),
                 deployment=change.deployment,
             )
 
