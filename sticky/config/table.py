@@ -265,7 +265,8 @@ SERVER = (
             "When a container counts as ready: its port is open, or a GET of the path answers with a status under 400.",
             unset='`"port"`'),
     Setting("env", Variables(CONTAINER_VARIABLES), {}, DEPLOYMENT,
-            "More environment variables. Containers inherit PATH, HOME, LANG, LC_*, TZ and TMPDIR, nothing else.",
+            "More environment variables. Containers inherit PATH, HOME, LANG, LC_*, TZ and TMPDIR, nothing else. "
+            "PYTHONUNBUFFERED is 1 unless it is set here or for the daemon.",
             secret=True),
     Setting("secrets", Secrets(CONTAINER_VARIABLES), {}, DEPLOYMENT,
             "Environment variables whose values are taken from the daemon's environment, or are a file's text.", secret=True),

@@ -26,6 +26,9 @@ FIXED = frozenset(
     }
 )
 
+#: Output goes to a file, where Python would keep what is printed back until a block of it is full: nobody would see it in time.
+UNBUFFERED = "PYTHONUNBUFFERED"
+
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"  #: where the daemon itself has no PATH, so that a lookup means something
 
 _BRACES = re.compile(r"\{\{|\}\}|\{(\w+)\}")
@@ -46,6 +49,7 @@ def environment(
     """
     result = {name: value for name, value in inherited.items() if name in INHERITED or name.startswith("LC_")}
     result.setdefault("PATH", DEFAULT_PATH)
+    result[UNBUFFERED] = inherited.get(UNBUFFERED, "1")  # an empty one has Python buffer
     ours = {
         "PORT": str(port),
         "STICKY_PORT": str(port),

@@ -53,6 +53,10 @@ class CreationTests(SynchronousTestCase):
         self.assertFalse([one for one in creation()["Env"] if one.startswith("PATH=")])
         self.assertIn("PATH=/own", creation(attrs.evolve(SPEC, env={"PATH": "/own"}))["Env"])
 
+    def test_python_writes_at_once_unless_the_server_says_otherwise(self) -> None:
+        self.assertIn("PYTHONUNBUFFERED=1", creation()["Env"])
+        self.assertIn("PYTHONUNBUFFERED=", creation(attrs.evolve(SPEC, env={"PYTHONUNBUFFERED": ""}))["Env"])
+
     def test_without_a_command_the_images_own_runs(self) -> None:
         self.assertNotIn("Cmd", creation(attrs.evolve(SPEC, command=())))
 

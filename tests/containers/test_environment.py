@@ -64,8 +64,17 @@ class EnvironmentTests(SynchronousTestCase):
                 "STICKY_APP": "game",
                 "MODAL_TASK_ID": "ct-1",
                 "MODAL_IS_REMOTE": "1",
+                "PYTHONUNBUFFERED": "1",
             },
         )
+
+    def test_whether_python_keeps_output_back_is_for_the_server_to_say_or_else_for_the_daemons_own_environment(
+        self,
+    ) -> None:
+        theirs = {**DAEMON, "PYTHONUNBUFFERED": ""}
+        self.assertEqual(environment(spec(), 20_001, None, theirs)["PYTHONUNBUFFERED"], "")
+        self.assertEqual(environment(spec({"PYTHONUNBUFFERED": "x"}), 20_001, None, theirs)["PYTHONUNBUFFERED"], "x")
+        self.assertEqual(environment(spec({"PYTHONUNBUFFERED": ""}), 20_001, None, DAEMON)["PYTHONUNBUFFERED"], "")
 
     def test_a_runtime_that_reports_is_told_where(self) -> None:
         self.assertEqual(environment(spec(), 20_001, 3, DAEMON)["STICKY_READY_FD"], "3")

@@ -44,6 +44,7 @@ class SurroundingsTests(RealEngineCase):
                 "STICKY_APP": "app",
                 "MODAL_TASK_ID": container.id,
                 "MODAL_IS_REMOTE": "1",
+                "PYTHONUNBUFFERED": "1",
             },
         )
 

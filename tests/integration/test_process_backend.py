@@ -45,8 +45,14 @@ class SurroundingsTests(ProcessTestCase):
                 "STICKY_APP": "app",
                 "MODAL_TASK_ID": container.id,
                 "MODAL_IS_REMOTE": "1",
+                "PYTHONUNBUFFERED": "1",
             },
         )
+
+    async def test_what_a_python_program_prints_is_in_its_log_while_it_runs(self) -> None:
+        prints = self.run_container("python3", "-c", "import time; print('hello'); time.sleep(600)")
+        self.assertEqual(await self.output(prints), ["hello"])
+        self.assertIsNone(self.recorder.exit(prints))
 
     async def test_a_locale_that_is_set_arrives_as_it_is(self) -> None:
         for locale in ("C", "de_DE.UTF-8", ""):
