@@ -10,7 +10,7 @@ import builtins
 import time
 import unicodedata
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlencode
 
 from sticky.sdk.answers import ServerSessionCredentials, SessionStatus, refused, strange, without
@@ -98,13 +98,7 @@ class Sessions:
 
         Raises `InvalidError`, `AuthError` (a retry is of no use), `ExecutionError`, `ConnectionError` (later it may work).
         """
-        _check_token(token)
-        _check_grace(grace)
-        place = yield from self._daemon.find(self._app, self._server)
-        headers = {place.names.session_token: token, **_grace(place.names, grace)}
-        url, reply = yield from self._attempts("POST", place, place.names.terminate_path, headers)
-        if reply.status not in (200, 404):
-            raise refused(url, reply, f"terminate a session of {self._server!r}")
+        yield from self._terminate(token, grace)
 
     @call
     def release(self, name: str, *, grace: float | None = None) -> Steps[None]:
@@ -169,6 +163,19 @@ class Sessions:
 
     # --- inside
 
+    def _terminate(
+        self, token: str, grace: float | None, timeout: float = ANSWER_TIME, pauses: Sequence[float] = BACKOFF
+    ) -> Steps[None]:
+        _check_token(token)
+        _check_grace(grace)
+        place = yield from self._daemon.find(self._app, self._server)
+        headers = {place.names.session_token: token, **_grace(place.names, grace)}
+        url, reply = yield from self._attempts(
+            "POST", place, place.names.terminate_path, headers, timeout, pauses=pauses
+        )
+        if reply.status not in (200, 404):
+            raise refused(url, reply, f"terminate a session of {self._server!r}")
+
     def _look(self, method: str, place: Place, path: str, token: str, doing: str) -> Steps[SessionStatus]:
         headers = {place.names.authorization: f"Bearer {token}"}
         url, reply = yield from self._attempts(method, place, path, headers, by_session=True)
@@ -188,14 +195,18 @@ class Sessions:
         timeout: float = ANSWER_TIME,
         *,
         by_session: bool = False,
+        pauses: Sequence[float] = BACKOFF,
     ) -> Steps[tuple[str, Reply]]:
-        """Ask until there is an answer below 500 or the attempts are used up. `by_session`: without the proxy token."""
+        """Ask until there is an answer below 500 or the attempts are used up. `by_session`: without the proxy token.
+
+        `pauses`: seconds between the attempts.
+        """
         url = place.url + path
         bearer = None if by_session else place.bearer
         authorization = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
         secrets = [value for value in (bearer, headers.get(place.names.session_token)) if value]
         outcome: Reply | Failure = Failure("no attempt was made")
-        for pause in (*BACKOFF, None):
+        for pause in (*pauses, None):
             stamp = {place.names.timestamp: f"{self._wall_clock():.0f}"}
             outcome = yield from asking(
                 Ask(method=method, url=url, headers={**authorization, **headers, **stamp}, timeout=timeout)
@@ -205,9 +216,8 @@ class Sessions:
             if pause is not None:
                 yield from pausing(pause)
         if isinstance(outcome, Failure):
-            raise ConnectionError(
-                f"no answer from {url} in {len(BACKOFF) + 1} attempts: {outcome.reason}. Is the daemon running there?"
-            )
+            counted = f"{len(pauses) + 1} attempts" if pauses else "the one attempt"
+            raise ConnectionError(f"no answer from {url} in {counted}: {outcome.reason}. Is the daemon running there?")
         return url, without(outcome, secrets)
 
 

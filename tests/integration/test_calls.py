@@ -82,6 +82,7 @@ def say(text: str) -> str:
 
 @sticky.remote
 def wait_for(path: str) -> str:
+    open(path + ".begun", "w").close()
     while not os.path.exists(path):
         time.sleep(0.01)
     return "waited"
@@ -340,6 +341,37 @@ class IdleTests(CallsCase):
             self.assertEqual(error.code, "session_busy")
             return True
         return False
+
+    def test_a_session_without_a_name_ends_with_its_block_and_leaves_its_room_to_the_next(self) -> None:
+        self.serve_calls(max_containers=1, queue_timeout=10)
+        found: list[int] = []
+        for _ in range(2):
+            with sticky.Session() as session:
+                found.append(pid.bind(session)())
+            self.assertRaises(exception.SessionExpiredError, pid.bind(session))
+
+        async def block() -> int:
+            async with sticky.Session() as session:
+                return await pid.bind(session).aio()
+
+        found.append(asyncio.run(block()))
+        with self.assertRaises(ZeroDivisionError), sticky.Session() as session:
+            found.append(pid.bind(session)())
+            raise ZeroDivisionError
+        with sticky.Session("notebook") as session:
+            found.append(pid.bind(session)())
+        self.assertEqual(pid.bind(sticky.Session("notebook"))(), found[-1])
+        self.assertEqual(len(set(found)), 5)
+
+    def test_a_call_that_still_runs_when_the_block_ends_completes(self) -> None:
+        self.serve_calls()
+        gate = str(self.folder / "gate")
+        with ThreadPoolExecutor(1) as pool:
+            with sticky.Session() as session:
+                call = pool.submit(wait_for.bind(session), gate)
+                until("it runs", lambda: os.path.exists(gate + ".begun"))
+            open(gate, "w").close()
+            self.assertEqual(call.result(), "waited")
 
     def test_no_room_is_the_same_class_with_another_code(self) -> None:
         self.serve_calls(max_containers=1, queue_timeout=1)

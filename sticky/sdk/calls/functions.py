@@ -1,6 +1,6 @@
-"""`remote`, `Session` and `bind`: what users write to have a function run in a sandbox. Owns what each outcome means to them.
+"""`remote` and `bind`: what users write to have a function run in a sandbox.
 
-Must not know how bytes travel (`client`) nor what of a function goes along (`capture`).
+Must not know how bytes travel (`client`), what of a function goes along (`capture`), nor how sessions begin and end (`session`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ from sticky.sandbox.frames import Kind
 from sticky.sdk import arguments, limits
 from sticky.sdk.calls.capture import packed_arguments, packed_function
 from sticky.sdk.calls.client import Broken, CallConnection, Prepared
-from sticky.sdk.calls.outcomes import Sent, broken, expired, refused, value_of
-from sticky.sdk.calls.sandboxes import check_name, named, place_of
-from sticky.sdk.daemon import Place
-from sticky.sdk.exception import (
-    InvalidError,
-    NotFoundError,
-    SessionEndedError,
-)
+from sticky.sdk.calls.outcomes import Sent, broken, refused, value_of
+from sticky.sdk.calls.sandboxes import place_of
+from sticky.sdk.calls.session import Session
+from sticky.sdk.exception import InvalidError
 from sticky.sdk.steps import Reply
+
+__all__ = ["BoundFunction", "Options", "RemoteFunction", "Session", "remote"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,83 +62,6 @@ class Options:
         return said
 
 
-class Session:
-    """A sandbox that keeps its state from call to call: variables, models, imports.
-
-    With a name it is the same session for every program of this owner that uses the name; without one it is this object's own. A
-    session starts with its first call. It ends when it was idle for too long, or its sandbox dies: then each further call raises
-    `SessionExpiredError`. Calls of one session run one at a time, in their order. Safe to use from several threads.
-    """
-
-    @arguments.named("sticky.Session")
-    def __init__(self, name: str | None = None, *, server: str | None = None) -> None:
-        """Raises `InvalidError` for what can be no name; asks nobody."""
-        if name is not None:
-            check_name(name)
-        if server is not None:
-            limits.check_name("server", server)
-        self.name = name
-        self.server = server
-        self._lock = threading.Lock()
-        self._token: str | None = None
-        self._ended: tuple[str, str | None] | None = None  # reason and detail
-        self._idle: list[CallConnection] = []
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Give connections back. The sandbox stays, until it was idle for too long: nothing is sent."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
-
-    def release(self) -> None:
-        """End the session; its name, if it has one, may be used afresh. One that is over already, or never began, is success."""
-        sessions = named(self.server)
-        if self.name is not None:
-            try:
-                sessions.release(self.name)
-            except NotFoundError:
-                pass
-        elif self._token is not None:
-            sessions.terminate(self._token)
-        with self._lock:
-            self._token, self._ended = None, None
-        self.close()
-
-    def credential(self) -> str:
-        """The session's token; the first call starts it. Raises `SessionExpiredError`, `ResourceExhaustedError`."""
-        with self._lock:
-            if self._ended is not None:
-                raise expired(*self._ended)
-            if self._token is None:
-                try:
-                    self._token = named(self.server).open(self.name)
-                except SessionEndedError as error:
-                    self._ended = error.reason, error.detail
-                    raise expired(*self._ended) from None
-            return self._token
-
-    def expire(self, token: str | None, reason: str, detail: str | None) -> None:
-        """The one with this token is over, as a call has found out. A no-op if that was released meanwhile."""
-        with self._lock:
-            if token == self._token:
-                self._ended = reason, detail
-
-    def _borrow(self, place: Place) -> CallConnection:
-        with self._lock:
-            return self._idle.pop() if self._idle else CallConnection(place)
-
-    def _give_back(self, connection: CallConnection) -> None:
-        with self._lock:
-            self._idle.append(connection)
-
-
 class RemoteFunction(Generic[P, R]):
     """A function that runs in a sandbox when it is called. `local` calls it here."""
 
@@ -148,6 +69,9 @@ class RemoteFunction(Generic[P, R]):
         functools.update_wrapper(self, function)
         self.__sticky_function__ = function
         self._options = options
+
+    def __repr__(self) -> str:
+        return f"<sticky.remote {_named(self.__sticky_function__)}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """In a fresh sandbox, which is destroyed afterwards."""
@@ -179,6 +103,9 @@ class BoundFunction(Generic[P, R]):
         self._options = options
         self._session = session
 
+    def __repr__(self) -> str:
+        return f"<sticky.remote {_named(self._function)} in {self._session!r}>"
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Waits for the session's earlier calls, then runs. Never sent twice by itself."""
         value: R = _call(self._function, self._options, self._session, args, kwargs)
@@ -188,6 +115,11 @@ class BoundFunction(Generic[P, R]):
         """The same, for asyncio. A task that is cancelled interrupts the call, and the session stays."""
         value: R = await _call_async(self._function, self._options, self._session, args, kwargs)
         return value
+
+
+def _named(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{getattr(function, '__module__', None) or '__main__'}.{name}"
 
 
 @overload
@@ -309,7 +241,7 @@ def _call(
         headers = {place.names.authorization: f"Bearer {token}"}
     else:
         headers = {} if place.bearer is None else {"authorization": f"Bearer {place.bearer}"}
-    connection = CallConnection(place) if session is None else session._borrow(place)
+    connection = CallConnection(place) if session is None else session.borrow(place)
     sent = Sent(url=place.url, server=server, session=session, token=token)
     begun(connection)
     since = time.monotonic()
@@ -324,7 +256,7 @@ def _call(
     if session is None:
         connection.close()
     else:
-        session._give_back(connection)
+        session.give_back(connection)
     if isinstance(outcome, Reply):
         overdue = options.timeout is not None and time.monotonic() - since >= options.timeout
         refused(sent, outcome, overdue)

@@ -15,6 +15,7 @@ from sticky.sdk.sessions import ANSWER_TIME, Sessions
 from sticky.sdk.steps import Steps
 
 SERVER = "calls"  #: the Server that runs calls, unless STICKY_CALLS_SERVER or `server=` names another
+HURRY_TIME = 5.0  #: seconds for an answer that somebody waits for who has an error to see
 REMEMBERED = 5.0  #: seconds that the place of a Server is believed without asking again
 
 
@@ -48,14 +49,27 @@ class Sandboxes(Sessions):
             raise ExecutionError(f"{url} answered 200 without a session: is this URL that of a Sticky Server?")
         return token
 
+    @call
+    def end(self, token: str, *, hurry: bool = False) -> Steps[None]:
+        """As `terminate`. `hurry`: one attempt, and no long wait for its answer."""
+        if hurry:
+            yield from self._terminate(token, None, HURRY_TIME, pauses=())
+        else:
+            yield from self._terminate(token, None)
+
 
 _lock = threading.Lock()
 _places: dict[tuple[str, ...], tuple[float, Place]] = {}
 
 
+def name_of(server: str | None) -> str:
+    """Which Server is meant: the one of this name, or the one that the environment names."""
+    return server or os.environ.get("STICKY_CALLS_SERVER") or SERVER
+
+
 def named(server: str | None) -> Sandboxes:
-    """The Server of this name, or the one that the environment names."""
-    name = server or os.environ.get("STICKY_CALLS_SERVER") or SERVER
+    """That Server's sessions."""
+    name = name_of(server)
     return Sandboxes(name, name, Daemon())
 
 
