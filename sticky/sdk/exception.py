@@ -61,13 +61,18 @@ class ConnectionError(Error):
 
 
 class RemoteExecutionError(Error):
-    """The function raised. The call has finished and the session lives on, with whatever the function had done until then."""
+    """The function raised. The call has finished and the session lives on, with whatever the function had done until then.
+
+    Uncaught it shows, besides where the call was made, where in the function that was.
+    """
 
     def __init__(self, message: str, *, type: str, traceback: str, output: tuple[str, ...]) -> None:
         super().__init__(message)
         self.type = type  #: the exception's class, by name
         self.traceback = traceback  #: as Python prints it, of the function's own frames
         self.output = output  #: the last lines that the call printed
+        if traceback:
+            self.add_note(f"In the sandbox:\n{traceback.rstrip()}")
 
 
 class SessionExpiredError(SessionEndedError):

@@ -166,7 +166,11 @@ class SessionTests(CallsCase):
                 error = self.assertRaises(exception.RemoteExecutionError, fail.bind(session))
             self.assertEqual((error.type, str(error)), ("ValueError", "ValueError: no such thing"))
             self.assertEqual(error.output, ("before it failed",))
-            self.assertIn("in fail", error.traceback)
+            self.assertIn(
+                f'  File "{__file__}", line {fail.__sticky_function__.__code__.co_firstlineno + 3}, in fail\n'
+                '    raise ValueError("no such thing")\n',
+                error.traceback,
+            )
             self.assertEqual(pid.bind(session)(), before)
 
     def test_rules_8_16_and_17_a_death_in_the_middle_of_a_call_retires_the_session(self) -> None:

@@ -260,7 +260,7 @@ def _call(
     if isinstance(outcome, Reply):
         overdue = options.timeout is not None and time.monotonic() - since >= options.timeout
         refused(sent, outcome, overdue)
-    return value_of(sent, outcome)
+    return value_of(sent, outcome, function)
 
 
 def _print(kind: Kind, data: bytes) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import pickle
 import time
+from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 import attrs
 
 from sticky.sdk.answers import REASONS, detail_of
 from sticky.sdk.calls.client import Outcome, no_sense
+from sticky.sdk.calls.origins import located
 from sticky.sdk.calls.sandboxes import forget_places, named
 from sticky.sdk.exception import (
     AuthError,
@@ -63,7 +65,7 @@ class Sent:
             self.session.expire(self.token, reason, detail)
 
 
-def value_of(sent: Sent, outcome: Outcome) -> Any:
+def value_of(sent: Sent, outcome: Outcome, function: Callable[..., Any]) -> Any:
     """What the function returned. Raises what became of it instead."""
     said = outcome.said
     if said.get("outcome") == "value":
@@ -83,7 +85,8 @@ def value_of(sent: Sent, outcome: Outcome) -> Any:
         case "exception":
             name = str(said.get("type"))
             text = f"{name}: {message}" if message else name
-            raise RemoteExecutionError(text, type=name, traceback=str(said.get("traceback")), output=output)
+            where = located(str(said.get("traceback") or ""), function)
+            raise RemoteExecutionError(text, type=name, traceback=where, output=output)
         case "timeout":
             sent.expire("container_lost", CALL_TIMEOUT)
             raise FunctionTimeoutError(f"the call took too long. {message}")
