@@ -68,7 +68,12 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "observe.safely",
         "visits",
     ),
-    "causes": ("core", "errors", "running"),
+    "causes": (
+        "containers.docker.faults",
+        "core",
+        "errors",
+        "running",
+    ),  # how an end that no program is to blame for is told
     "session_answers": ("core", "errors", "isticky", "journal.writer", "lease"),
     "running": ("core", "isticky", "journal", "witness"),
     "granting": ("core", "errors", "isticky", "journal.writer", "minting", "waiting"),
@@ -218,6 +223,8 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "possible": (
         "config.settings",
         "containers.abilities",
+        "containers.docker.blocking",
+        "containers.docker.faults",
         "containers.isolation",
         "containers.ownership",
         "errors",

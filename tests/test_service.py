@@ -13,6 +13,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from sticky import errors
+from sticky.containers.docker.faults import connecting, no_image
 from sticky.containers.memory import MemoryBackend, MemoryContainer
 from sticky.core.container import PROVEN_AFTER
 from sticky.core.effects import EndSession
@@ -30,6 +31,7 @@ from tests.fakes.routing import at_once
 
 WALL = 1_800_000_000.0
 NAME = ServerName("echo")
+NO_ENGINE = connecting("/run/secret.sock", 2, "")
 
 
 @implementer(ILeaseHolder)
@@ -424,7 +426,10 @@ class ScaleTests(ServiceCase):
         self.build(startup_timeout=30.0, queue_timeout=300.0)
         answer = self.start()
         self.clock.pump([30, 1, 30, 2, 30])
-        expected = "Containers of this Server fail to start (startup_timeout: nothing of it listens on port 20002)."
+        expected = (
+            "Containers of this Server fail to start (startup_timeout: nothing of it listens on port 20002). "
+            "The next attempt is in 4 seconds."
+        )
         refusals = [self.failureResultOf(each, errors.ContainersFailing).value for each in (answer, self.start())]
         self.assertEqual([refusal.message for refusal in refusals], [expected] * 2)
         self.assertEqual([refusal.cause for refusal in refusals], ["startup_timeout"] * 2)
@@ -435,6 +440,14 @@ class ScaleTests(ServiceCase):
             ({"status": 3}, "exited with status 3"),
             ({"detail": "killed", "signal": 9}, "killed by SIGKILL"),
             ({"detail": "failed", "status": None}, "failed: sticky status has the reason"),
+            (
+                {"detail": "failed", "status": None, "message": no_image("registry.internal/game:3")},
+                "failed: its image is not on the container engine; sticky status has the reason",
+            ),
+            (
+                {"detail": "failed", "status": None, "message": f"cannot start a container: {NO_ENGINE}"},
+                "failed: the container engine cannot be reached; sticky status has the reason",
+            ),
         ):
             self.build(queue_timeout=300.0)
             answer = self.start()
@@ -442,7 +455,24 @@ class ScaleTests(ServiceCase):
                 self.backend.spawned[-1].make_exit(**end)
                 self.clock.pump([0.5] * 20)
             refusal = self.failureResultOf(answer, errors.ContainersFailing).value
-            self.assertEqual(refusal.message, f"Containers of this Server fail to start ({said}).")
+            self.assertEqual(
+                refusal.message, f"Containers of this Server fail to start ({said}). The next attempt is in 4 seconds."
+            )
+            self.assertEqual(str(refusal), refusal.message)
+
+    def test_whoever_is_refused_while_it_is_tried_again_is_told_that(self) -> None:
+        self.build(queue_timeout=300.0)
+        first = self.start()
+        for _ in range(3):
+            self.backend.spawned[-1].make_exit(status=3)
+            self.clock.pump([0.5] * 20)
+        self.failureResultOf(first, errors.ContainersFailing)
+        self.assertEqual(len(self.backend.spawned), 4)
+        self.assertEqual(
+            self.failureResultOf(self.start(), errors.ContainersFailing).value.message,
+            "Containers of this Server fail to start (exited with status 3). "
+            "The next attempt is under way or begins within a second.",
+        )
 
     def test_so_is_whoever_asks_a_plain_server(self) -> None:
         self.build(startup_timeout=30.0, sessioned=False, min_containers=1)

@@ -9,6 +9,9 @@ import errno
 
 from sticky.errors import StickyError
 
+_NO_IMAGE = "the container engine has no image "
+_UNREACHABLE = "the container engine at "
+
 
 class EngineError(StickyError):
     """A request to the Engine did not do what it should."""
@@ -19,7 +22,7 @@ class EngineUnreachable(EngineError):
 
     def __init__(self, socket: str, problem: str) -> None:
         self.socket = socket
-        super().__init__(f"the container engine at {socket} {problem}")
+        super().__init__(f"{_UNREACHABLE}{socket} {problem}")
 
 
 class EngineNonsense(EngineError):
@@ -79,7 +82,14 @@ def connecting(socket: str, number: int | None, words: str) -> EngineUnreachable
 
 def no_image(image: str) -> str:
     """An image that the Engine does not have."""
-    return (
-        f"the container engine has no image {image}: bring it there with docker pull (or build, or load), "
-        "or set pull = true"
-    )
+    return f"{_NO_IMAGE}{image}: bring it there with docker pull (or build, or load), or set pull = true"
+
+
+def in_short(message: str) -> str:
+    """What is wrong where a container could not be started and no program is to blame, for whoever is not to read paths and names.
+
+    `message`: how its end is told to an operator. Empty for anything else.
+    """
+    if message.startswith(_NO_IMAGE):
+        return "its image is not on the container engine"
+    return "the container engine cannot be reached" if _UNREACHABLE in message else ""
