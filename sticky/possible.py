@@ -1,16 +1,20 @@
-"""What Servers ask of their backends, and whether this machine, and this process on it, can do that. Starts and opens nothing."""
+"""What Servers ask of their backends, and whether this machine, and this process on it, can do that. Starts nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from sticky.config.settings import ServerSettings, Settings
 from sticky.containers import abilities, isolation
+from sticky.containers.docker import blocking
+from sticky.containers.docker.faults import EngineError, EngineRefused, no_image
 from sticky.containers.ownership import realm_of
 from sticky.errors import ConfigError
 from sticky.sockets import SHARED_KINDS, shareable
 
+DOCKER = "docker"
 PROCESS = "process"  #: the backend of child processes, whose options are settings of their own
 _NOT_YET = "no-state-directory"
 
@@ -57,3 +61,40 @@ def check_possible(settings: Settings) -> None:
         problem = abilities.problem(options(server, settings), realm(settings)) if ours else None
         if problem is not None:
             raise ConfigError(f"Server {server.name}", *problem)
+
+
+def absent_engines(servers: Sequence[ServerSettings]) -> Iterator[tuple[ServerSettings, str]]:
+    """Servers whose containers could not start now, because their Engine is not there, not for us, or lacks their image; and why.
+
+    Nothing is refused for that, it may come yet. Asks each Engine, which takes `blocking.TIMEOUT` seconds at most for each question.
+    """
+    answers: dict[str, str] = {}
+    for server in servers:
+        if server.backend != DOCKER or not server.docker:
+            continue
+        socket, image = str(server.docker["socket"]), str(server.docker["image"])
+        if socket not in answers:
+            answers[socket] = _problem_of_engine(socket)
+        problem = answers[socket]
+        if not problem and not server.docker.get("pull"):
+            problem = _problem_of_image(socket, image)
+        if problem:
+            yield server, problem
+
+
+def _problem_of_engine(socket: str) -> str:
+    try:
+        blocking.ask(socket, "/version", {})
+    except EngineError as error:
+        return str(error)
+    return ""
+
+
+def _problem_of_image(socket: str, image: str) -> str:
+    try:
+        blocking.ask(socket, f"/images/{quote(image, safe='/:@')}/json", {})
+    except EngineRefused as error:
+        return no_image(image) if error.not_found else ""
+    except EngineError:
+        return ""  # an Engine that is there and does not say
+    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def _here(file: str | None, app: str | None) -> dict[str, Any]:
     from sticky.containers.describe import describe
     from sticky.containers.plugins import installed
     from sticky.errors import ConfigError
-    from sticky.possible import check_possible
+    from sticky.possible import absent_engines, check_possible
 
     sources = Sources(None if file is None else Path(file), app, {}, Path.cwd())
     settings = sources.read(describe, os.environ, installed())
@@ -58,6 +59,11 @@ def _here(file: str | None, app: str | None) -> dict[str, Any]:
     except (ConfigError, OSError) as error:
         # It may be meant for another machine, or for a daemon with other rights.
         found["warnings"].append(f"a daemon that you start here would refuse this: {error}")
+    for server, problem in absent_engines(settings.servers):
+        found["warnings"].append(f"containers of {server.name} cannot start here now: {problem}")
+    for server, said in zip(settings.servers, found["servers"], strict=True):
+        if server.docker:
+            said["image"] = server.docker["image"]
     return found
 
 
@@ -77,5 +83,13 @@ def _show(found: dict[str, Any], json: bool) -> None:
         containers = f"{limits['min_containers']} to {limits['max_containers']} containers"
         held = counted(limits["max_concurrency"], "session" if server["sessioned"] else "request")
         sessions = f"up to {held}{'' if server['sessioned'] else ' at once'} each"
-        say(f"{server['name']}: {containers}, {sessions}, backend {server['backend']}: {' '.join(server['command'])}")
+        say(f"{server['name']}: {containers}, {sessions}, backend {server['backend']}: {_runs(server)}")
     say(f"listens on {' '.join(found['listen'])}")
+
+
+def _runs(server: Mapping[str, Any]) -> str:
+    """What its containers run. `image`: known to whoever has read the configuration."""
+    command, image = " ".join(server["command"]), server.get("image")
+    if image is None:
+        return command or "the command of its image"
+    return f"{image}, {command or 'with the command of the image'}"

@@ -23,6 +23,7 @@ from sticky.cli.examining.state import SECRETS
 from sticky.containers.cgroups import Cgroups
 from sticky.containers.hierarchies import Hierarchy
 from tests.cli.daemon import CommandCase
+from tests.fakes.asked_engine import FakeEngine
 
 NOBODYS = 2**22 + 1  #: the first number that no process can have
 
@@ -188,10 +189,10 @@ class DoctorTests(CommandCase):
             '[servers.echo]\ncommand = ["true"]\nhosts = ["a"]\n'
             '[servers.walled]\ncommand = ["true"]\nhosts = ["b"]\nisolation = { private_tmp = true }\n'
             '[servers.other]\ncommand = ["true"]\nhosts = ["c"]\nuser = "nobody"\n'
-            '[servers.image]\nbackend = "docker"\nhosts = ["d"]\ndocker = { image = "x" }\n'
+            '[servers.image]\nbackend = "docker"\nhosts = ["d"]\ndocker = { image = "x", socket = "gone.sock" }\n'
         )
         (self.folder / "sticky.toml").write_text(text)
-        self.found("--config", str(self.folder / "sticky.toml"))
+        self.found("--config", str(self.folder / "sticky.toml"), status=1)
         said = {one["found"]: one for one in json.loads(self.captured.out) if one["what"] == "containers"}
         me = pwd.getpwuid(os.geteuid()).pw_name
         self.assertEqual(
@@ -203,6 +204,19 @@ class DoctorTests(CommandCase):
             ],
             list(said),
         )
+
+    def test_whether_docker_engines_are_there_and_have_the_images(self) -> None:
+        (self.folder / "sticky.toml").write_text(
+            '[servers.a]\nbackend = "docker"\nhosts = ["a"]\ndocker = { image = "game:3", socket = "engine.sock" }\n'
+        )
+        config = str(self.folder / "sticky.toml")
+        self.assertEqual(self.found("--config", config, status=1)["engine"], ["fail"])
+        self.assertIn("of a: the container engine at ", self.captured.out)
+        with FakeEngine(self.folder / "engine.sock") as engine:
+            self.assertEqual(self.found("--config", config, status=1)["engine"], ["fail"])
+            self.assertIn("of a: the container engine has no image game:3", self.captured.out)
+            engine.images.add("game:3")
+            self.assertEqual(self.found("--config", config)["engine"], ["ok"])
 
     def test_as_whom_containers_do_run(self) -> None:
         self.listen()

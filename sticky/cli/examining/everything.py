@@ -39,6 +39,7 @@ def examine(admin: Admin, config: str | None, app: str | None) -> list[Finding]:
         here = settings
         checks += [
             lambda: programs.there(here.servers),
+            lambda: programs.engines(here.servers),
             lambda: programs.of_settings(here.servers),
             lambda: listeners.free(here.daemon, daemon_answers=status is not None),
             lambda: listeners.certificates(here.daemon),

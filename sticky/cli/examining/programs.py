@@ -23,6 +23,21 @@ def there(servers: Sequence[ServerSettings]) -> Iterator[Finding]:
             yield Finding(Grade.FAIL, "program", f"of {server.name}: {problem}", "Install it, or mend `command`.")
 
 
+def engines(servers: Sequence[ServerSettings]) -> Iterator[Finding]:
+    """Whether the Engines of those that run in Docker are there for us, and have their images."""
+    from sticky.possible import DOCKER, absent_engines
+
+    problems = {server.name: problem for server, problem in absent_engines(servers)}
+    for server in servers:
+        if server.backend != DOCKER or not server.docker:
+            continue
+        if server.name in problems:
+            text, advice = f"of {server.name}: {problems[server.name]}", "See docs/docker.md; sticky check asks again."
+            yield Finding(Grade.FAIL, "engine", text, advice)
+        else:
+            yield Finding(Grade.OK, "engine", f"of {server.name} answers at {server.docker['socket']}")
+
+
 def of_settings(servers: Sequence[ServerSettings]) -> Iterator[Finding]:
     """As a configuration says. The daemon is taken to run as who asks."""
     me = user_name(os.geteuid())
