@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -58,9 +59,12 @@ def ensure(root: Path, packages: Sequence[str], run: Callable[[Sequence[str]], t
         if (folder / _DONE).exists():
             return folder
         shutil.rmtree(folder, ignore_errors=True)
+        print(f"sticky: installing {' '.join(packages)}", file=sys.stderr, flush=True)
+        since = time.monotonic()
         status, output = run(_command(folder, packages))
         if status:
             shutil.rmtree(folder, ignore_errors=True)
             raise NotInstalled("\n".join(output.strip().splitlines()[-10:]))
         os.close(os.open(folder / _DONE, os.O_WRONLY | os.O_CREAT, 0o600))
+        print(f"sticky: installed in {time.monotonic() - since:.1f} s", file=sys.stderr, flush=True)
     return folder

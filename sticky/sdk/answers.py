@@ -96,10 +96,24 @@ def strange(url: str) -> Error:
     return ExecutionError(f"{url} gave no answer to this call: is this URL that of a Sticky Server?")
 
 
+#: What to do about a 503, by its code.
+_TODO = {
+    "queue_timeout": "Raise max_containers or max_concurrency, or try later.",
+    "queue_full": "Try later, or raise max_containers or max_queue.",
+    "too_many_sessions": "End sessions that are not needed.",
+    # Not what it is: clients are told nothing that a container has printed.
+    "containers_failing": "On its machine `sticky status` has the reason, and `sticky logs` what containers have printed.",
+}
+
+
+def todo_of(code: str) -> str:
+    """The same, as a sentence."""
+    return _TODO.get(code, "Look at the daemon's log, or try later.")
+
+
 def refused(url: str, reply: Reply, doing: str, *, by_session: bool = False) -> Error:
     """What an answer other than success means. `by_session`: it was the session token that let in, or did not."""
-    code, text = reply.code, reply.message
-    what = f"cannot {doing}: {url} answered {reply.status}{f' {code}' if code else ''}{f' ({text})' if text else ''}"
+    code, what = reply.code, f"cannot {doing}: {url} answered {reply.quoted}"
     match reply.status:
         case 401 if by_session and code in REASONS:
             return SessionEndedError(f"{what}. Start another session.", code, detail_of(reply))
@@ -121,7 +135,9 @@ def refused(url: str, reply: Reply, doing: str, *, by_session: bool = False) -> 
         case status if 400 <= status < 500:
             return InvalidError(f"{what}. The request must change.")
         case 503 if code == "queue_timeout":
-            return QueueTimeout(f"{what}, in every attempt. Raise max_containers or max_concurrency, or try later.")
+            return QueueTimeout(f"{what}, in every attempt. {todo_of(code)}")
+        case 503:
+            return ExecutionError(f"{what}, in every attempt. {todo_of(code)}")
         case status if status >= 500:
             return ExecutionError(f"{what}, in every attempt. Look at the daemon's log, or try later.")
     return ExecutionError(f"{what}, which is no answer to this call. Is this URL that of a Sticky Server?")

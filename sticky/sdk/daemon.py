@@ -149,8 +149,7 @@ class Daemon:
 
 def _refused(where: str, reply: Reply) -> Exception:
     """What an answer of the admin API other than success means."""
-    code, text = reply.code, reply.message
-    what = f"the daemon at {where} answered {reply.status}{f' {code}' if code else ''}{f' ({text})' if text else ''}"
+    code, what = reply.code, f"the daemon at {where} answered {reply.quoted}"
     match reply.status:
         case 401 | 403:
             return AuthError(f"{what}. Set STICKY_ADMIN_TOKEN to a proxy token that may use the admin API.")

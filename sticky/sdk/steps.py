@@ -18,6 +18,7 @@ from typing import TypeAlias, TypeVar
 import attrs
 
 LONGEST_ANSWER = 1 << 20  #: bytes that are read of an answer
+LONGEST_TEXT = 500  #: characters of an error's text that are repeated
 _CODE = re.compile(r"[a-z0-9_]{1,64}")
 
 
@@ -64,9 +65,15 @@ class Reply:
 
     @property
     def message(self) -> str:
-        """The error's text, to be quoted: one line of at most 200 characters, without a full stop; empty if there is none."""
+        """The error's text, to be quoted: one line of at most LONGEST_TEXT characters, without a full stop; empty if there is none."""
         text = self.fields.get("message")
-        return " ".join(text.split())[:200].rstrip(".") if isinstance(text, str) else ""
+        return " ".join(text.split())[:LONGEST_TEXT].rstrip(".") if isinstance(text, str) else ""
+
+    @property
+    def quoted(self) -> str:
+        """Status, code and text as a part of a sentence, such as `503 queue_timeout (No container had room in time)`."""
+        code, text = self.code, self.message
+        return f"{self.status}{f' {code}' if code else ''}{f' ({text})' if text else ''}"
 
 
 @attrs.frozen

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import sticky
+from sticky import exception
 from tests.integration.calls_case import CallsCase
 from tests.integration.isolation_case import possible
 from tests.integration.running_daemon import until
@@ -35,6 +36,9 @@ class PackageTests(CallsCase):
         self.serve_with_packages(wheels, "snapshot = false", isolation=isolation)
         first = answer()
         self.assertEqual(first[0], ANSWER)
+        self.assertRegex(
+            self.sticky("logs", "--server", "calls"), r"sticky: installing [^\n]*\n[^\n]*sticky: installed in "
+        )
         next(wheels.glob("*.whl")).unlink()
         self.assertEqual(answer()[:2], first[:2])
 
@@ -51,3 +55,18 @@ class PackageTests(CallsCase):
         self.run_daemon()
         self.point()
         self.assertEqual(answer()[:2], first[:2])
+
+    def test_where_they_cannot_be_installed_clients_are_told_where_the_reason_is_and_not_what_it_is(self) -> None:
+        wheels = Path(self.mktemp()).absolute()
+        wheels.mkdir()
+        env = ", ".join(f'{name} = "{value}"' for name, value in pip_settings(wheels).items())
+        self.serve_calls('packages = ["no-such-package"], snapshot = false', env=f"{{ {env} }}")
+        error = self.assertRaises(exception.ResourceExhaustedError, answer.bind(sticky.Session()))
+        self.assertEqual(error.code, "containers_failing")
+        self.assertRegex(
+            str(error),
+            r"answered 503 containers_failing \(Containers of this Server fail to start \(exited with status 1\)\. The next "
+            r"attempt is [^.()]*\), in every attempt\. On its machine `sticky status` has the reason, and `sticky logs` what",
+        )
+        self.assertNotIn("no-such-package", str(error))
+        self.assertIn("packages could not be installed", self.daemon.output())

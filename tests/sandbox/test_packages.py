@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import os
 import runpy
 import shutil
@@ -19,6 +21,7 @@ from tests.sandbox.wheels import ANSWER, MODULE, NAME, VERSION, make_wheel, sett
 
 class PackageTests(SynchronousTestCase):
     def setUp(self) -> None:
+        self.patch(sys, "stderr", io.StringIO())  # what it says is the container's output
         self.root = Path(self.mktemp())
         self.runs: list[Sequence[str]] = []
         self.status = 0
@@ -37,6 +40,12 @@ class PackageTests(SynchronousTestCase):
         self.assertEqual(list(self.runs[0][-3:]), ["--", "b", "a"])
         self.assertNotEqual(ensure(self.root, ["a"], self.pip), first)
 
+    def test_a_reader_of_its_output_is_told_how_long_it_took(self) -> None:
+        printed = io.StringIO()
+        with contextlib.redirect_stderr(printed):
+            ensure(self.root, ["a", "b==2"], self.pip)
+        self.assertRegex(printed.getvalue(), r"\Asticky: installing a b==2\nsticky: installed in \d+\.\d s\n\Z")
+
     def test_what_pip_would_not_install_leaves_nothing_and_is_tried_again(self) -> None:
         self.status = 1
         error = self.assertRaises(NotInstalled, ensure, self.root, ["a"], self.pip)
@@ -50,6 +59,7 @@ class InstallerTests(SynchronousTestCase):
     """The programs themselves, without a network."""
 
     def setUp(self) -> None:
+        self.patch(sys, "stderr", io.StringIO())
         self.root = Path(self.mktemp()).absolute()
         self.wheels = Path(self.mktemp()).absolute()
         make_wheel(self.wheels)

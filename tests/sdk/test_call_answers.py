@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from sticky.sandbox.frames import Kind, TornFrame, document, frame
 from sticky.sdk.calls import client
 from sticky.sdk.calls.client import Outcome
+from sticky.sdk.calls.outcomes import Sent, refused
+from sticky.sdk.exception import ResourceExhaustedError
+from sticky.sdk.steps import Reply
 
 
 class Dribbling(io.BytesIO):
@@ -50,3 +54,29 @@ class AnswerTests(SynchronousTestCase):
         self.patch(client, "LARGEST", 5)
         self.assertEqual(heard(answer([b"abc", b"de"])).value, b"abcde")
         self.assertRaises(TornFrame, heard, frame(Kind.VALUE, b"abc") * 2)
+
+
+class RefusalTests(SynchronousTestCase):
+    """What a call without a session says of a proxy's refusal."""
+
+    def refused(self, code: str, message: str) -> ResourceExhaustedError:
+        reply = Reply(503, json.dumps({"error": code, "message": message}).encode())
+        sent = Sent(url="http://x", server=None, session=None, token=None)
+        error: ResourceExhaustedError = self.assertRaises(ResourceExhaustedError, refused, sent, reply)
+        self.assertEqual(error.code, code)
+        return error
+
+    def test_containers_that_fail_are_no_lack_of_room(self) -> None:
+        text = f"Containers of this Server fail to start ({'x' * 300}). The next attempt is in 4 seconds"
+        self.assertEqual(
+            str(self.refused("containers_failing", f"{text}.")),
+            f"http://x answered 503 containers_failing ({text}). On its machine `sticky status` has the reason,"
+            " and `sticky logs` what containers have printed.",
+        )
+
+    def test_a_lack_of_room_is_one(self) -> None:
+        self.assertEqual(
+            str(self.refused("queue_timeout", "No container had room for the session in time.")),
+            "http://x answered 503 queue_timeout (No container had room for the session in time)."
+            " Raise max_containers or max_concurrency, or try later.",
+        )

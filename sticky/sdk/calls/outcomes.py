@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Protocol
 
 import attrs
 
-from sticky.sdk.answers import REASONS, detail_of
+from sticky.sdk.answers import REASONS, detail_of, todo_of
 from sticky.sdk.calls.client import Outcome, no_sense
 from sticky.sdk.calls.origins import located
 from sticky.sdk.calls.sandboxes import forget_places, named
@@ -130,8 +130,7 @@ def _end_of(server: str | None, token: str) -> SessionEndedError | None:
 
 def refused(sent: Sent, reply: Reply, overdue: bool = False) -> NoReturn:
     """A refusal of the proxy. `overdue`: the call had a time limit, which has passed."""
-    code, text = reply.code, reply.message
-    what = f"{sent.url} answered {reply.status}{f' {code}' if code else ''}{f' ({text})' if text else ''}"
+    code, what = reply.code, f"{sent.url} answered {reply.quoted}"
     match reply.status:
         case 401 if code in REASONS:  # the Server's `ended_status`
             sent.expire(code, detail_of(reply))
@@ -151,7 +150,7 @@ def refused(sent: Sent, reply: Reply, overdue: bool = False) -> NoReturn:
         case 502:
             broken(sent, what)
         case 503 if code in _ROOM:
-            raise ResourceExhaustedError(f"{what}. There is no room for another sandbox just now.", code)
+            raise ResourceExhaustedError(f"{what}. {todo_of(code)}", code)
     raise ExecutionError(what)
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from sticky.sdk.answers import refused
+from sticky.sdk.answers import refused, todo_of
 from sticky.sdk.calling import call
 from sticky.sdk.daemon import Daemon, Place
 from sticky.sdk.exception import ExecutionError, InvalidError, ResourceExhaustedError
@@ -40,7 +40,7 @@ class Sandboxes(Sessions):
         )
         if reply.status == 503:
             raise ResourceExhaustedError(
-                f"{url} answered 503 {reply.code} ({reply.message}), in every attempt.", reply.code
+                f"{url} answered {reply.quoted}, in every attempt. {todo_of(reply.code)}", reply.code
             )
         if reply.status != 200:
             raise refused(url, reply, f"open a session of {self._server!r}")
