@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import attrs
@@ -31,6 +32,7 @@ from sticky.isticky import (
 from sticky.journal.service import JournalService, NoJournalService
 from sticky.journal.writer import Picture
 from sticky.notify import notify_main
+from sticky.observe.safely import safely
 from sticky.service import ServerService
 from sticky.startup import possible
 
@@ -275,23 +277,33 @@ class Daemon(Service):
         """It is all ours from now on: carry out what was decided meanwhile, and kill whom nobody knows."""
         if self.predecessor is not None:
             for server in self._servers.by_name.values():
-                server.wake()
+                self._surely(server.wake)
+        for backend in self._backends:
+            self._surely(partial(self._kill_orphans, backend))
+
+    def _kill_orphans(self, backend: IContainerBackend) -> None:
         known = {
             container for server in self._servers.by_name.values() for container in server.fleet.capacity.containers
         }
-        for backend in self._backends:
-            if orphans := backend.orphans(known):
-                self.log.warn("containers that nobody knows were killed: {orphans}", orphans=sorted(orphans))
+        if orphans := backend.orphans(known):
+            self.log.warn("containers that nobody knows were killed: {orphans}", orphans=sorted(orphans))
 
     def _open_up(self) -> None:
         if not self.running:
             return  # told to end while an earlier daemon's proxies came over
-        self._admin.startService()  # first: whoever finds our address may ask at once
-        self._listeners.startService()
+        self._surely(self._admin.startService)  # first: whoever finds our address may ask at once
+        self._surely(self._listeners.startService)
         for server in self._servers.by_name.values():
-            server.startService()
-        self._health.startService()
+            self._surely(server.startService)
+        self._surely(self._health.startService)
         notify_main(READY=1)
+
+    def _surely(self, part: Callable[[], object]) -> None:
+        """Once an earlier daemon has gone there is nobody to go on in our place: what fails is logged, and the rest goes on."""
+        if self.predecessor is None:
+            part()
+        else:
+            safely(self.log, part)
 
     def _remember_backends(self) -> None:
         """Before anything is taken up: whatever an earlier daemon's containers ran on, no Server may use it any more."""

@@ -74,6 +74,7 @@ class Listeners(Service):
         self.inherited: Mapping[str, Sequence[socket.socket]] = {}  #: by endpoint: to be taken instead of opening any
         self.sockets: dict[str, list[socket.socket]] = {}  #: by endpoint: what can be shared with other processes
         self.urls: list[str] = []
+        self._bound: list[tuple[sockets.Place, socket.socket]] = []  # that nobody can connect to before the start
         self._again: Any = None  # when the addresses will be written, while the disk is full
 
     def privilegedStartService(self) -> None:
@@ -97,6 +98,9 @@ class Listeners(Service):
     def startService(self) -> None:
         """Say where: what came before this has been taken up, and the first request will be served."""
         super().startService()  # type: ignore[no-untyped-call]
+        bound, self._bound = self._bound, []
+        for place, one in bound:
+            sockets.serve(place, one)
         self.resume()
         self._announce(self.urls)
 
@@ -234,7 +238,9 @@ class Listeners(Service):
                 one.close()
             return
         if place.family != socket.AF_UNIX and len(given) < self._copies:
-            given += sockets.more_tcp(place, given[0], self._copies - len(given))
+            more = sockets.more_tcp(place, given[0], self._copies - len(given))
+            self._bound += [(place, one) for one in more]
+            given += more
         self._keep(endpoint, given)
 
     def _listens(self, endpoint: str, port: Any) -> None:

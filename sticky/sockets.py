@@ -131,15 +131,22 @@ def open_tcp(place: Place, copies: int) -> list[socket.socket]:
 
 
 def more_tcp(place: Place, beside: socket.socket, copies: int) -> list[socket.socket]:
-    """So many more on the port of one that is open; none if that was opened to be alone there."""
+    """So many more on the port of one that is open; none if that was opened to be alone there.
+
+    Not listening yet: whoever does gets his share of those who connect. `serve` has them listen.
+    """
     if not beside.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT):
         return []
     made: list[socket.socket] = []
     for _ in range(copies):
         one = _bound(place, beside.getsockname()[1], reuse_port=True)
         made.append(one)
-        one.listen(place.backlog)
     return made
+
+
+def serve(place: Place, opened: socket.socket) -> None:
+    """Let clients connect to a socket that is bound."""
+    opened.listen(place.backlog)
 
 
 def _bound(place: Place, port: int, *, reuse_port: bool) -> socket.socket:

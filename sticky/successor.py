@@ -107,6 +107,9 @@ class Successor:
             os._exit(1)  # the old one has given up on us, or is gone: another one will be started
 
     def _failed(self, failure: Failure) -> None:
+        if self._up:
+            self.log.failure("this daemon has taken over, and not all of it has come up", failure)
+            return
         if not isinstance(failure.value, SystemExit):  # then it was said already
             (sys.__stderr__ or sys.stderr).write(f"sticky: {failure.getErrorMessage()}\n")
             self.log.failure("this daemon cannot take over", failure)

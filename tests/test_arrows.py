@@ -89,7 +89,18 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "deploying": ("config", "core", "daemon", "deployments", "errors", "iinspection", "sdk.exception", "service"),
     "health": ("core.values", "exhaustion", "isticky"),
     "hangup": (),
-    "daemon": ("service", "lease", "journal", "notify", "core.values", "core.tokens", "errors", "isticky", "startup"),
+    "daemon": (
+        "service",
+        "lease",
+        "journal",
+        "notify",
+        "observe.safely",
+        "core.values",
+        "core.tokens",
+        "errors",
+        "isticky",
+        "startup",
+    ),
     "keys": ("core.tokens", "core.proxy_tokens", "errors"),
     "forking": ("forking",),  # the same, whatever runs there
     "sandbox": ("forking", "sandbox"),  # runs in containers; its frames are shared with clients

@@ -137,11 +137,14 @@ class Noting:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.fails = False
         self.fleet = SimpleNamespace(capacity=SimpleNamespace(containers={}))
 
     def __getattr__(self, name: str) -> Any:
         def note(*_: object) -> tuple[()]:
             self.told.append(name)
+            if self.fails:
+                raise OSError(24, "Too many open files")
             return ()
 
         return note
@@ -160,6 +163,22 @@ class SuccessorTests(DaemonCase):
         self.assertEqual(one.told, ["rest", "recall"])
         before.begin()
         self.assertEqual(one.told, ["rest", "recall", "wake", "orphans"])
+
+    def test_in_charge_it_goes_on_with_what_it_can(self) -> None:
+        """The earlier one has gone: there is nobody else."""
+        self.daemon.predecessor = before = Before()  # type: ignore[assignment]
+        one, other = Noting(), Noting()
+        one.fails = True
+        other.server = ServerName("two")
+        for each in (one, other):
+            self.daemon._servers.add(each)  # type: ignore[arg-type]
+        self.daemon._backends = [one, other]  # type: ignore[list-item]
+        self.daemon.startService()
+        before.begin()
+        before.open_up()
+        self.assertEqual(other.told, ["wake", "orphans", "startService"])
+        self.assertTrue(self.listeners.running)
+        self.assertEqual(len(self.flushLoggedErrors(OSError)), 3)
 
     def test_told_to_end_it_asks_first_who_is_in_charge_and_never_opens_up(self) -> None:
         self.daemon.predecessor = before = Before()  # type: ignore[assignment]

@@ -52,8 +52,16 @@ class PlaceTests(SynchronousTestCase):
         self.assertEqual(stranger.fileno(), -1, "what is not asked for is closed")
         more = sockets.more_tcp(there, first, 2)
         self.assertEqual([one.getsockname()[1] for one in more], [port, port])
+        # Nobody may be sent to a socket that nobody accepts from, and whose end would reset them.
+        self.assertEqual([self.listens(one) for one in more], [0, 0])
+        for one in more:
+            sockets.serve(there, one)
+        self.assertEqual([self.listens(one) for one in more], [1, 1])
         for one in more:
             one.close()
+
+    def listens(self, one: socket.socket) -> int:
+        return one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
 
     def test_somebody_elses_port_is_not_shared_even_if_it_could_be(self) -> None:
         (taken,) = self.opened(Place(socket.AF_INET, "127.0.0.1", 0, "", 5), 1)

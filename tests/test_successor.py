@@ -87,6 +87,19 @@ class TakeOverTests(SynchronousTestCase):
         self.gathered.callback(None)
         self.assertEqual(self.done[8:], ["open up"])
 
+    def test_what_fails_when_it_is_in_charge_does_not_end_it(self) -> None:
+        self.ready, self.gathered = succeed(None), succeed(None)
+
+        def cannot() -> None:
+            raise OSError(24, "Too many open files")
+
+        self.successor.take_over(self.does("take up"), self.does("begin"), cannot)
+        self.wire.run()
+        self.up.callback({})
+        self.wire.run()
+        self.assertEqual(self.done[7:], ["begin"])
+        self.assertEqual(len(self.flushLoggedErrors(OSError)), 1)
+
     def test_what_it_cannot_have_ends_it_while_the_old_one_can_go_on(self) -> None:
         self.ready = succeed(None)
 

@@ -54,10 +54,22 @@ class JournalFile:
             raise
         found = {part: identity(part) for part in parts(path)[:2]}
         self._parts = {part: one for part, one in found.items() if one is not None}  # as they were when we opened them
+        self._sizes = dict.fromkeys(self._parts, 0)  # as we saw them last
+        self._log = parts(path)[1]
+        self._cut = False  # once so, for good
 
     def in_place(self) -> bool:
-        """Whether it is what the next daemon will find: False when a part of it was removed, moved or replaced."""
-        return all(identity(part) == one for part, one in self._parts.items())
+        """Whether it is what the next daemon will find: False when a part of it was removed, moved, replaced or cut short."""
+        return all(identity(part) == one for part, one in self._parts.items()) and not self._cut_short()
+
+    def _cut_short(self) -> bool:
+        """SQLite makes neither part shorter before it is closed; and does not notice if somebody else does."""
+        for part, before in self._sizes.items():
+            self._sizes[part] = size = part.stat().st_size
+            self._cut = self._cut or size < before
+        # Where something was cut off, and written behind since.
+        self._cut = self._cut or (self._log in self._parts and has_hole(self._log))
+        return self._cut
 
     def close(self) -> None:
         """No more of it. Twice is as good as once."""
@@ -131,6 +143,15 @@ def identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def has_hole(path: Path) -> bool:
+    """Whether a file lacks something that was never written, before its end. Not for the database: to close it would take its locks."""
+    try:
+        with path.open("rb") as file:
+            return os.lseek(file.fileno(), 0, os.SEEK_HOLE) < os.fstat(file.fileno()).st_size
+    except OSError:
+        return False
 
 
 def _name(path: Path, writable: bool) -> str:

@@ -16,6 +16,7 @@ from sticky import errors
 from sticky.core.memory import Memory
 from sticky.core.values import ContainerId, ServerName
 from sticky.errors import ConfigError
+from sticky.journal.file import Damaged
 from sticky.journal.lock import StateLock
 from sticky.journal.places import spawned_by
 from sticky.journal.store import Entry, Store, open_store, this_boot
@@ -55,6 +56,7 @@ class JournalService:
         self._there = True
         self._looked_at = -LOOK_EVERY
         self._rests = False  # another daemon is about to take over, or this one has closed it
+        self._inherits = False  # an earlier daemon is still there, and knows what lives
         self._next: IDelayedCall | None = None  # the next look, or the next attempt to open it again
         #: (backend's name, its options) of every container that was noted, of whatever Server; known once it is open
         self.spawned_by: Sequence[tuple[str, Mapping[str, object]]] = ()
@@ -73,6 +75,7 @@ class JournalService:
     def inherit(self, lock: int) -> None:
         """In place of `claim`: an earlier daemon has given us its lock."""
         self._lock.inherit(lock)
+        self._inherits = True
 
     def take_over(self) -> None:
         """The earlier daemon decides nothing any more."""
@@ -114,9 +117,16 @@ class JournalService:
         self._lock.release()
 
     def open(self) -> Callable[[ServerName], Found]:
-        """Read what is there, once it is claimed. If it cannot be read at all, the process ends as above."""
+        """Read what is there, once it is claimed. If it cannot be read at all, the process ends as above.
+
+        So it does for a damaged one that an earlier daemon has just closed: that goes on then, and writes it anew, whole.
+        """
         try:
-            store, lost = open_store(self._path, this_boot())
+            store, lost = (
+                (Store(self._path, this_boot()), None) if self._inherits else open_store(self._path, this_boot())
+            )
+        except Damaged as damage:
+            give_up(f"{damage}; the daemon that goes on writes the journal anew: restart it once more", CANNOT_START)
         except (sqlite3.Error, OSError) as error:
             give_up(f"cannot open the journal {self._path}: {error}", CANNOT_START)
         if lost is not None:

@@ -155,7 +155,7 @@ class Store:
         if self._file is not None and not self._file.writable:
             self.close()
         elif not self.in_place():
-            self._put_aside(f"{self.path} was removed or replaced")
+            self._put_aside(f"{self.path} was removed, replaced or cut short")
         if self._file is None:
             try:
                 self._connect(read=False)

@@ -31,6 +31,23 @@ class FileTests(StoreCase):
 
         return self.patch(os, "open", refuse)
 
+    def test_one_that_is_cut_short_is_not_in_place_any_more(self) -> None:
+        """As by a rotation of logs that copies and truncates. SQLite writes on where it was, and the next daemon finds nothing."""
+        created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
+        for part, later in (("", False), ("-wal", False), ("-wal", True)):
+            store = self.open()
+            store.rewrite({ONE: Memory.of([created])}, {})
+            self.assertTrue(store.in_place())
+            os.truncate(self.path.with_name(self.path.name + part), 0)
+            if later:  # before anybody has looked: what is written then begins behind a hole
+                for number in range(20):
+                    store.write([(ONE, Placed(CONTAINER, {"number": number}))])
+            self.assertFalse(store.in_place(), (part, later))
+            store.rewrite({ONE: Memory.of([created])}, {})
+            self.assertTrue(store.in_place())
+            store.close()
+            self.assertEqual(self.open().memories, {ONE: Memory.of([created])})
+
     def test_one_that_can_only_be_read_is_read_and_written_anew_once_it_can(self) -> None:
         created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)
         # With a log beside it that was not folded in, as a killed daemon leaves it, or without.
@@ -96,7 +113,7 @@ class FileTests(StoreCase):
             self.assertRaises(sqlite3.OperationalError, store.rewrite, {ONE: Memory.of([created])}, {})
         patched.restore()
         wrong = str(store.rewrite({ONE: Memory.of([created])}, {}))
-        self.assertIn("was removed or replaced; what was there is kept as", wrong)
+        self.assertIn("was removed, replaced or cut short; what was there is kept as", wrong)
         self.assertEqual(len(list(self.path.parent.glob(f"{self.path.name}.damaged-*"))), 1)
         self.assertIsNone(store.rewrite({ONE: Memory.of([created])}, {}), "it is said once")
         self.assertEqual(self.open().memories, {ONE: Memory.of([created])})

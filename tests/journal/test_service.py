@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,31 @@ class RestTests(SynchronousTestCase):
     def read_only(self, on: int) -> None:
         store: Any = self.journal._opened._store
         store._db.execute(f"PRAGMA query_only = {on}")
+
+    def test_one_that_takes_over_from_a_daemon_that_is_there_leaves_a_damaged_one_to_that(self) -> None:
+        """It knows what lives, and goes on; whoever came without it would lose all sessions."""
+        path = self.folder / "journal.db"
+        self.successResultOf(self.rest())
+        path.write_bytes(b"nothing of the kind" * 300)
+        said: list[str] = []
+
+        def end(problem: str, status: int) -> None:
+            said.append(problem)
+            raise SystemExit(status)
+
+        self.patch(room, "give_up", end)
+        other = JournalService(self.folder, self.clock, lambda: ({}, {}))
+        other.inherit(os.dup(self.journal.lock))
+        self.assertRaises(SystemExit, other.open)
+        self.assertIn("the daemon that goes on writes the journal anew", said[0])
+        self.assertEqual([found.name for found in self.folder.glob("*.damaged-*")], [])
+        other.let_go()
+        self.journal.wake()
+        self.clock.advance(0)
+        self.assertTrue(self.journal.works)
+        self.successResultOf(self.rest())
+        self.assertEqual(self.found(), {ONE: self.lives})
+        self.assertEqual(len(list(self.folder.glob("*.damaged-*"))), 1)
 
     def test_what_is_pending_is_written_before_another_one_takes_over(self) -> None:
         self.journal.write((ONE, DeploymentMade(DeploymentId("dp-1"))))
