@@ -21,14 +21,15 @@ _NOT_YET = "no-state-directory"
 
 def realm(settings: Settings) -> str:
     """The mark of this state directory's containers, by whatever path it is reached. Raises OSError."""
-    try:
-        return realm_of(settings.daemon.state_dir)
-    except FileNotFoundError:
-        return _NOT_YET  # nothing runs before a daemon has made it
+    return realm_of(settings.daemon.state_dir)
 
 
 def options(server: ServerSettings, settings: Settings) -> Mapping[str, object]:
-    """What only its backend understands of a Server's settings."""
+    """What only its backend understands of a Server's settings. Raises as `realm`."""
+    return _options(server, settings, realm(settings))
+
+
+def _options(server: ServerSettings, settings: Settings, mark: str) -> Mapping[str, object]:
     if server.backend != PROCESS:
         return server.docker or {}
     return isolation.options(
@@ -39,13 +40,17 @@ def options(server: ServerSettings, settings: Settings) -> Mapping[str, object]:
         pids=server.pids,
         rlimits=server.rlimits,
         user=server.user,
-        kept=packages_of(server, settings) if server.sandbox and server.sandbox["packages"] else None,
+        kept=_packages_of(server, settings, mark) if server.sandbox and server.sandbox["packages"] else None,
     )
 
 
 def packages_of(server: ServerSettings, settings: Settings) -> Path:
-    """Where a Server's sandboxes keep what they have installed."""
-    return isolation.kept_folder(settings.daemon.state_dir, realm(settings), server.user, "packages")
+    """Where a Server's sandboxes keep what they have installed. Raises as `realm`."""
+    return _packages_of(server, settings, realm(settings))
+
+
+def _packages_of(server: ServerSettings, settings: Settings, mark: str) -> Path:
+    return isolation.kept_folder(settings.daemon.state_dir, mark, server.user, "packages")
 
 
 def check_possible(settings: Settings) -> None:
@@ -56,9 +61,13 @@ def check_possible(settings: Settings) -> None:
             raise ConfigError(
                 "daemon", "listen", f"{endpoint} cannot be shared by several workers; allowed: {kinds} or workers = 1"
             )
+    try:
+        mark = realm(settings)
+    except FileNotFoundError:
+        mark = _NOT_YET  # nothing runs before a daemon has made it
     for server in settings.servers:
         ours = server.backend == PROCESS
-        problem = abilities.problem(options(server, settings), realm(settings)) if ours else None
+        problem = abilities.problem(_options(server, settings, mark), mark) if ours else None
         if problem is not None:
             raise ConfigError(f"Server {server.name}", *problem)
 

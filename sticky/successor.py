@@ -83,7 +83,7 @@ class Successor:
             self._reactor.adoptStreamConnection(given.fileno(), socket.AF_UNIX, factory)
         self._proxies.open()
         if self._workers is not None:
-            self._proxies.early.expect(self._workers.has)
+            self._proxies.early.expect(self._workers.came_up)
             self._workers.begin()
             await self._proxies.early.ready(len(self._workers.workers), READY_WITHIN)
         answer = await link.ask(TAKE_OVER, pid=os.getpid())

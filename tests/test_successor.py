@@ -51,7 +51,7 @@ class TakeOverTests(SynchronousTestCase):
             socket="\0there",
             early=SimpleNamespace(expect=lambda is_one: None, ready=self.wait_for_workers),
         )
-        workers = SimpleNamespace(begin=self.does("workers"), has=lambda pid: True, workers=[1, 2])
+        workers = SimpleNamespace(begin=self.does("workers"), came_up=lambda pid: True, workers=[1, 2])
         admin = SimpleNamespace(succeeds=False, take_over=self.does("admin"))
         self.wire = self.reactor.wire
         self.wire.near.serves = {TAKE_OVER: lambda message: self.says("old rests", {"proxies": 3}), UP: self.is_up}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IDelayedCall, IProtocolFactory
 from twisted.logger import Logger
@@ -29,6 +30,7 @@ class AdminPorts(Service):
         self._factory.noisy = False
         self._reactor = reactor
         self._ports: dict[str, Any] = {}  # by endpoint
+        self._served: set[str] = set()  # of these, who may talk
         self._again: IDelayedCall | None = None
 
     def privilegedStartService(self) -> None:
@@ -41,35 +43,40 @@ class AdminPorts(Service):
     def startService(self) -> None:
         """Serve, and say where."""
         super().startService()  # type: ignore[no-untyped-call]
-        for port in self._ports.values():
-            port.startReading()
-            address = port.getHost()
-            self.log.info("the admin API listens on {host} port {port}", host=address.host, port=address.port)
+        for endpoint, port in self._ports.items():
+            if endpoint not in self._served:
+                self._served.add(endpoint)
+                port.startReading()
+                address = port.getHost()
+                self.log.info("the admin API listens on {host} port {port}", host=address.host, port=address.port)
 
     def wake(self) -> None:
         """Serve again after `stopService`. A port that somebody has taken meanwhile is tried for until it is free."""
         self._again = None
         problem = self._open()
+        self.startService()
         if problem:
             self.log.error("{problem}; it is tried again", problem=problem)
             self._again = self._reactor.callLater(AGAIN_AFTER, self.wake)
-        else:
-            self.startService()
 
     def _open(self) -> str:
-        """Those that are not open. Returns what is wrong with one that cannot be."""
+        """Those that are not open. Returns what is wrong with one that cannot be, if there is any."""
+        problem = ""
         for endpoint in self._endpoints:
             if endpoint in self._ports:
                 continue
             opened: list[Any] = []
             failures: list[Failure] = []
-            serverFromString(self._reactor, endpoint).listen(self._factory).addCallbacks(opened.append, failures.append)
+            # Within a callback: of a certificate that cannot be read the string's parser raises.
+            listening = succeed(endpoint).addCallback(partial(serverFromString, self._reactor))
+            listening.addCallback(lambda found: found.listen(self._factory))
+            listening.addCallbacks(opened.append, failures.append)
             for failure in failures:
-                return f"cannot open the admin port {endpoint}: {failure.getErrorMessage()}"
+                problem = problem or f"cannot open the admin port {endpoint}: {failure.getErrorMessage()}"
             for port in opened:
                 port.stopReading()
                 self._ports[endpoint] = port
-        return ""
+        return problem
 
     def stopService(self) -> Deferred[Any]:
         """Close the ports and drop who is connected."""
@@ -79,6 +86,7 @@ class AdminPorts(Service):
             again.cancel()
         closing = [port.stopListening() for port in self._ports.values()]
         self._ports.clear()
+        self._served.clear()
         for connection in list(self._factory.protocols):
             connection.transport.abortConnection()
         return DeferredList([closed for closed in closing if closed is not None])

@@ -144,7 +144,8 @@ class AdminService(Service):
         try:
             self._open(path)
         except (sockets.Taken, OSError, CannotListenError) as error:
-            self.log.error("there is no admin socket: {reason}", reason=str(error))
+            self.log.error("there is no admin socket: {reason}; it is tried again", reason=str(error))
+            self._again = self._reactor.callLater(AGAIN_AFTER, self._try_again, path)
 
     def _try_again(self, path: Path) -> None:
         self._try(path)
@@ -185,9 +186,9 @@ class AdminService(Service):
 
     def wake(self) -> None:
         """Nobody has taken over: listen again."""
-        self._ports.wake()
         if self._path is not None:
             self._try(self._path)
+        self._ports.wake()
 
     def leave(self) -> Deferred[None]:
         """The other daemon answers. Who is connected has a moment to read the last answer; fires when it is over."""

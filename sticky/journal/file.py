@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -52,24 +52,36 @@ class JournalFile:
         except BaseException:
             self.db.close()
             raise
-        found = {part: identity(part) for part in parts(path)[:2]}
-        self._parts = {part: one for part, one in found.items() if one is not None}  # as they were when we opened them
-        self._sizes = dict.fromkeys(self._parts, 0)  # as we saw them last
+        found = {part: part.stat() for part in parts(path)[:2] if part.exists()}
+        self._parts = {
+            part: (one.st_dev, one.st_ino) for part, one in found.items()
+        }  # as they were when we opened them
+        self._sizes = {part: one.st_size for part, one in found.items()}  # the most that was seen of each
         self._log = parts(path)[1]
-        self._cut = False  # once so, for good
+        self._suspected = False  # somebody may have cut it short, when it was looked at last
 
     def in_place(self) -> bool:
-        """Whether it is what the next daemon will find: False when a part of it was removed, moved, replaced or cut short."""
-        return all(identity(part) == one for part, one in self._parts.items()) and not self._cut_short()
+        """Whether it is what the next daemon will find: False when a part of it was removed, moved or replaced, or cut short.
 
-    def _cut_short(self) -> bool:
-        """SQLite makes neither part shorter before it is closed; and does not notice if somebody else does."""
-        for part, before in self._sizes.items():
-            self._sizes[part] = size = part.stat().st_size
-            self._cut = self._cut or size < before
+        Not while something is written to it. That it was cut short takes two looks: nothing is put aside by mistake.
+        """
+        try:
+            found = {part: part.stat() for part in self._parts}
+        except OSError:
+            return False
+        if any((one.st_dev, one.st_ino) != self._parts[part] for part, one in found.items()):
+            return False
+        suspected = self._cut_short({part: one.st_size for part, one in found.items()})
+        sure, self._suspected = suspected and self._suspected, suspected
+        return not sure
+
+    def _cut_short(self, sizes: Mapping[Path, int]) -> bool:
+        """SQLite makes neither part shorter before it is closed, and does not notice if somebody else does."""
+        if any(size < self._sizes[part] for part, size in sizes.items()):
+            return True
+        self._sizes = dict(sizes)
         # Where something was cut off, and written behind since.
-        self._cut = self._cut or (self._log in self._parts and has_hole(self._log))
-        return self._cut
+        return self._log in self._parts and has_hole(self._log)
 
     def close(self) -> None:
         """No more of it. Twice is as good as once."""
@@ -149,7 +161,8 @@ def has_hole(path: Path) -> bool:
     """Whether a file lacks something that was never written, before its end. Not for the database: to close it would take its locks."""
     try:
         with path.open("rb") as file:
-            return os.lseek(file.fileno(), 0, os.SEEK_HOLE) < os.fstat(file.fileno()).st_size
+            size = os.fstat(file.fileno()).st_size  # first: a file that grows meanwhile has its end where it had it
+            return os.lseek(file.fileno(), 0, os.SEEK_HOLE) < size
     except OSError:
         return False
 

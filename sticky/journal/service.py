@@ -161,9 +161,9 @@ class JournalService:
 
     def write(self, entry: Entry) -> None:
         """See `Journal`."""
+        self._opened.write(entry)
         if not self._rests:
             self._look()
-        self._opened.write(entry)
 
     def _look(self) -> None:
         """Whether the state directory is where it was, and the file in it, unless that was looked at a moment ago.
@@ -200,10 +200,19 @@ class JournalService:
         return fail(errors.StorageFailed(retry_after=OPEN_EVERY)) if self._rests else self._opened.settled()
 
     async def close(self) -> None:
-        """Write what is pending, end the thread, give the state directory back. Waits as `rest` does, and retries nothing."""
+        """Write what is pending, end the thread, give the state directory back. Waits as `rest` does, and retries nothing.
+
+        Whoever waits no longer may cancel it: the thread ends when what is under way does, and the state directory is given
+        back by the end of the process, which waits for that.
+        """
         self._cancel()
-        if self._writer is not None:
-            await self._writer.close()
+        try:
+            if self._writer is not None:
+                await self._writer.close()
+        except BaseException:
+            if self._thread is not None:
+                self._thread.leave()
+            raise
         self._rests = True
         self._end_thread()
         self._lock.release()

@@ -38,6 +38,10 @@ class JournalThread:
         self._calls.put(None)
         self._thread.join()
 
+    def leave(self) -> None:
+        """As `stop`, but without waiting for it: what is under way may hang."""
+        self._calls.put(None)
+
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             done, function, arguments = call

@@ -99,6 +99,7 @@ class JournalWriter:
         self._logged_at = -LOG_EVERY
         self._writing_since = 0.0
         self.whole = True  #: whether everything that was taken is in the file, but for what is pending
+        self._unseen = False  # whether the file is in place is to be looked at when what is under way is done
         self._anew = False  # what is pending or under way is not worth anything: all that lives is to be written next
         if not store.writable:
             self._break("its file system can only be read")
@@ -141,7 +142,9 @@ class JournalWriter:
 
     def see_to_file(self) -> None:
         """Write everything anew if the file is not where the next daemon will look for it."""
-        if not self._store.in_place():
+        if self._state is _State.WRITING:
+            self._unseen = True  # the thread is at it, and a disk that hangs is not to hang whoever looks
+        elif not self._store.in_place():
             self.write_anew()
 
     def close(self) -> Deferred[None]:
@@ -189,6 +192,9 @@ class JournalWriter:
                 path=str(self._store.path),
                 reason=too_long,
             )
+        if self._unseen:
+            self._unseen = False
+            self._anew = self._anew or not self._store.in_place()
         if self._anew:
             self._waiting = [*waiting, *self._waiting]
             self._mend()

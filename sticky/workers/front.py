@@ -29,9 +29,11 @@ class WorkerFront(Service):
         super().startService()  # type: ignore[no-untyped-call]
         if not self._proxies.socket:
             self._proxies.open()
-        self._listeners.startService()
-        self._workers.startService()
-        self._proxies.let_in()
+        try:
+            self._listeners.startService()
+        finally:  # where there are workers, those who connect are not to wait for ever
+            self._workers.startService()
+            self._proxies.let_in()
 
     def stopService(self) -> Deferred[None]:
         """End the workers, then close the sockets."""

@@ -114,13 +114,18 @@ class Worker(ProcessProtocol):
         self.pid = self._process.pid
         self._call = self._reactor.callLater(self._patience, self._late)
 
+    def came_up(self) -> None:
+        """Its imports are through: so long they take."""
+        needed = self._reactor.seconds() - self.born
+        self._patience = min(max(HELLO_WITHIN, 2 * needed), HELLO_WITHIN_AT_MOST)
+        self._quiet()
+
     def arrived(self, member: Member) -> None:
         """It has said hello."""
         self._become("hello")
         self.member = member
-        needed = self._reactor.seconds() - self.born
-        self._patience = min(max(HELLO_WITHIN, 2 * needed), HELLO_WITHIN_AT_MOST)
-        self._quiet()
+        if self._call is not None:
+            self.came_up()
         self.log.info("{worker} serves, pid {pid}", worker=self.name, pid=self.pid)
 
     def cut_off(self) -> None:
@@ -226,9 +231,12 @@ class Workers(Service):
         for worker in self.workers:
             worker.start()
 
-    def has(self, pid: int) -> bool:
-        """Whether this is one of them."""
-        return any(worker.pid == pid for worker in self.workers)
+    def came_up(self, pid: int) -> bool:
+        """A process has connected that is not heard yet. Whether it is one of them: its time to come up is over then."""
+        ours = [worker for worker in self.workers if worker.pid == pid]
+        for worker in ours:
+            worker.came_up()
+        return bool(ours)
 
     def stopService(self) -> Deferred[Any]:
         """Have them end; fires when none is left."""

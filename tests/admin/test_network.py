@@ -80,11 +80,24 @@ class AdminPortsTests(SynchronousTestCase):
         self.opened.clear()
         self.ports.wake()
         self.clock.advance(AGAIN_AFTER)
-        self.assertEqual(list(self.opened), [ONE])
+        self.assertEqual([(endpoint, port.reads) for endpoint, port in self.opened.items()], [(ONE, True)])
         self.taken = set()
         self.clock.advance(AGAIN_AFTER)
         self.assertEqual([(port.reads, port.open) for port in self.opened.values()], [(True, True)] * 2)
         self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_a_certificate_that_cannot_be_read_just_now_is_tried_again_too(self) -> None:
+        """The endpoint string's parser reads it, and raises."""
+
+        def cannot(reactor: object, endpoint: str) -> Any:
+            raise PermissionError(errno.EACCES, "Permission denied", "key.pem")
+
+        patched = self.patch(network, "serverFromString", cannot)
+        self.ports.wake()
+        self.assertEqual(self.opened, {})
+        patched.restore()
+        self.clock.advance(AGAIN_AFTER)
+        self.assertEqual(list(self.opened), [ONE, TWO])
 
     def test_one_that_stops_meanwhile_tries_no_more(self) -> None:
         self.taken = {ONE}

@@ -75,3 +75,6 @@ class SocketTests(SynchronousTestCase):
         self.admin.take_over()
         self.serve()
         self.assertEqual((self.reactor.opened, self.refused), ([], []))
+        self.reactor.problem = None
+        self.reactor.advance(AGAIN_AFTER)
+        self.assertEqual(self.reactor.opened, [str(self.path)])

@@ -10,6 +10,7 @@ from typing import Any
 from sticky.core.memory import Memory
 from sticky.core.records import ContainerCreated
 from sticky.core.values import DeploymentId
+from sticky.journal.file import has_hole
 from sticky.journal.store import Placed, open_store
 from tests.journal.store_case import CONTAINER, ONE, TWO, StoreCase
 
@@ -42,11 +43,27 @@ class FileTests(StoreCase):
             if later:  # before anybody has looked: what is written then begins behind a hole
                 for number in range(20):
                     store.write([(ONE, Placed(CONTAINER, {"number": number}))])
+            self.assertTrue(store.in_place(), "nothing is put aside for what was seen once")
             self.assertFalse(store.in_place(), (part, later))
             store.rewrite({ONE: Memory.of([created])}, {})
             self.assertTrue(store.in_place())
             store.close()
             self.assertEqual(self.open().memories, {ONE: Memory.of([created])})
+
+    def test_a_log_that_grows_while_it_is_looked_at_has_no_hole(self) -> None:
+        """Where it ended a moment ago is where a file's hole begins, as the kernel has it."""
+        self.path.write_bytes(bytes(5000))
+        really = os.lseek
+
+        def grows(fd: int, position: int, how: int) -> int:
+            found = really(fd, position, how)
+            with self.path.open("ab") as file:
+                file.write(bytes(5000))
+            return found
+
+        self.patch(os, "lseek", grows)
+        self.assertFalse(has_hole(self.path))
+        self.assertFalse(has_hole(self.path.with_name("nothing")))
 
     def test_one_that_can_only_be_read_is_read_and_written_anew_once_it_can(self) -> None:
         created = ContainerCreated(CONTAINER, DeploymentId("dp-1"), 1.0, 2.0)

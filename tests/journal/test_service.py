@@ -6,9 +6,10 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -77,6 +78,19 @@ class RestTests(SynchronousTestCase):
         self.successResultOf(self.rest())
         self.assertEqual(self.found(), {ONE: self.lives})
         self.assertEqual(len(list(self.folder.glob("*.damaged-*"))), 1)
+
+    def test_whoever_waits_no_longer_for_its_end_leaves_the_thread_to_end_by_itself(self) -> None:
+        """A disk that hangs: the state directory is not given back before what is under way is over."""
+        left: list[str] = []
+        hangs: Deferred[None] = Deferred()
+        self.patch(self.journal, "_thread", SimpleNamespace(leave=lambda: left.append("the thread"), stop=lambda: None))
+        patched = self.patch(self.journal._opened, "close", lambda: hangs)
+        closing = Deferred.fromCoroutine(self.journal.close())
+        closing.cancel()
+        self.failureResultOf(closing, CancelledError)
+        self.assertEqual(left, ["the thread"])
+        self.assertTrue(self.journal.lock >= 0)
+        patched.restore()
 
     def test_what_is_pending_is_written_before_another_one_takes_over(self) -> None:
         self.journal.write((ONE, DeploymentMade(DeploymentId("dp-1"))))

@@ -69,6 +69,16 @@ class JournalThreadTests(SynchronousTestCase):
         thread.stop()
         self.assertEqual(done, [0, 1, 2])
 
+    def test_whoever_leaves_it_does_not_wait_and_it_ends_with_what_is_under_way(self) -> None:
+        hangs = threading.Event()
+        thread = JournalThread(self.reactor)
+        thread.run(hangs.wait, 60)
+        thread.leave()
+        self.assertTrue(thread._thread.is_alive())
+        hangs.set()
+        thread._thread.join(60)
+        self.assertFalse(thread._thread.is_alive())
+
     def test_nothing_is_left_to_the_collector(self) -> None:
         def work() -> None:
             for _ in range(5):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from functools import partial
+from types import SimpleNamespace
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -85,6 +87,18 @@ class BlockTests(SynchronousTestCase):
             one.expire(one.credential(), "container_lost", "exited")
         self.assertEqual(self.assertRaises(exception.SessionExpiredError, one.credential).reason, "container_lost")
         self.assertEqual(wire.paths, ["start"])
+
+    def test_a_connection_that_comes_back_after_the_block_is_closed(self) -> None:
+        self.wire(STARTED, Reply(200, b"{}"))
+        connections = [SimpleNamespace(closed=False) for _ in range(2)]
+        for connection in connections:
+            connection.close = partial(setattr, connection, "closed", True)
+        with sticky.Session() as one:
+            one.credential()
+            one.give_back(connections[0])  # type: ignore[arg-type]
+            self.assertFalse(connections[0].closed)
+        one.give_back(connections[1])  # type: ignore[arg-type]
+        self.assertEqual([connection.closed for connection in connections], [True, True])
 
     def test_release_after_the_block_makes_it_new(self) -> None:
         wire = self.wire(STARTED, Reply(200, b"{}"), Reply(404, b"{}"), STARTED)

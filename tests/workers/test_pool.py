@@ -93,10 +93,17 @@ class PoolTests(SynchronousTestCase):
         other = Workers(self.reactor, 2, self.proxies, lambda: {"tcp:1": self.sockets})  # type: ignore[arg-type]
         other.begin()
         begun = [worker.pid for worker in other.workers]
-        self.assertTrue(all(other.has(pid) for pid in begun if pid is not None))
-        self.assertFalse(other.has(0))
+        self.assertTrue(all(other.came_up(pid) for pid in begun if pid is not None))
+        self.assertFalse(other.came_up(0))
         other.startService()
         self.assertEqual([worker.pid for worker in other.workers], begun)
+
+    def test_one_that_has_come_up_and_is_not_heard_yet_is_not_killed_for_that(self) -> None:
+        worker = self.worker(0)
+        assert worker.pid is not None
+        self.workers.came_up(worker.pid)
+        self.reactor.advance(pool.HELLO_WITHIN)
+        self.assertEqual([process.signals for process, *_ in self.reactor.spawned], [[], ["KILL"]])
 
     def test_each_has_a_socket_of_its_own(self) -> None:
         for number, (_, _, args, descriptors) in enumerate(self.reactor.spawned):

@@ -49,7 +49,8 @@ def _codes(function: types.FunctionType) -> Iterator[types.CodeType]:
         except ValueError:
             pass  # a name without a value
     for value in list(function.__globals__.values()):
-        if isinstance(value, type) and value.__module__ == function.__module__:
+        # By its type, and not by what it says: a lazy object would begin to work for a mere look at it.
+        if issubclass(type(value), type) and value.__module__ == function.__module__:
             for part in list(vars(value).values()):
                 for one in (part.fget, part.fset, part.fdel) if isinstance(part, property) else (part,):
                     yield from _of(one)
@@ -59,11 +60,14 @@ def _codes(function: types.FunctionType) -> Iterator[types.CodeType]:
 
 def _of(value: object, scope: dict[str, Any] | None = None) -> Iterator[types.CodeType]:
     """`scope`: only if its global names are these."""
-    try:
-        inner = getattr(value, "__sticky_function__", None) or getattr(value, "__func__", value)
-    except Exception:
-        return  # a stranger's, that answers to any name
-    if isinstance(inner, types.FunctionType) and (scope is None or inner.__globals__ is scope):
+    if type(value) in (staticmethod, classmethod):
+        inner = value.__func__  # type: ignore[attr-defined]
+    else:
+        try:
+            inner = object.__getattribute__(value, "__sticky_function__")
+        except AttributeError:
+            inner = value
+    if type(inner) is types.FunctionType and (scope is None or inner.__globals__ is scope):
         yield from _nested(inner.__code__)
 
 

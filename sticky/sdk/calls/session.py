@@ -112,9 +112,13 @@ class Session:
             return self._idle.pop() if self._idle else CallConnection(place)
 
     def give_back(self, connection: CallConnection) -> None:
-        """It may carry another call."""
+        """It may carry another call, if there may be any."""
         with self._lock:
-            self._idle.append(connection)
+            over = self._ended is not None
+            if not over:
+                self._idle.append(connection)
+        if over:
+            connection.close()
 
     def _end_with_block(self, error: BaseException | None) -> None:
         with self._lock:
