@@ -75,6 +75,7 @@ class Listeners(Service):
         self.sockets: dict[str, list[socket.socket]] = {}  #: by endpoint: what can be shared with other processes
         self.urls: list[str] = []
         self._bound: list[tuple[sockets.Place, socket.socket]] = []  # that nobody can connect to before the start
+        self._began = False  # it was said where, once
         self._again: Any = None  # when the addresses will be written, while the disk is full
 
     def privilegedStartService(self) -> None:
@@ -103,6 +104,7 @@ class Listeners(Service):
             sockets.serve(place, one)
         self.resume()
         self._announce(self.urls)
+        self._began = True
 
     def stopService(self) -> Deferred[list[tuple[bool, None]]]:
         """Accept no more connections, drop those there are, and take the address away."""
@@ -159,7 +161,7 @@ class Listeners(Service):
         try:
             self._url_file.unlink(missing_ok=True)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in NO_ROOM and not self._began:
                 raise
             self.log.error("cannot remove {file}: {reason}", file=str(self._url_file), reason=error.strerror)
 
@@ -171,8 +173,8 @@ class Listeners(Service):
     def _write_urls(self) -> None:
         """Tell programs on this machine: the first line is the daemon's own address, then a line for each Server.
 
-        Where it cannot be written (a full disk) neither Servers are kept from being changed nor sessions of before from being
-        served: it is tried again.
+        Where there is no room, or once it has begun, neither Servers are kept from being changed nor sessions of before from being
+        served by that: it is tried again. Else raises OSError.
         """
         if self._again is not None:
             self._again.cancel()
@@ -184,6 +186,8 @@ class Listeners(Service):
             fresh.write_text("".join(f"{line}\n" for line in lines))
             fresh.replace(self._url_file)
         except OSError as error:
+            if error.errno not in NO_ROOM and not self._began and not self.inherited:
+                raise  # at a start that is the operator's to mend, and ends nothing that runs
             self.log.error("cannot write {file}: {reason}", file=str(self._url_file), reason=error.strerror)
             self._again = self._reactor.callLater(AGAIN_AFTER, self._written_again)
 

@@ -145,6 +145,18 @@ class SlowEndpointTests(SynchronousTestCase):
         self.assertEqual(self.url(), "http://192.0.2.1:80")
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
+    def test_what_else_is_in_its_way_is_for_the_operator_to_mend(self) -> None:
+        (self.folder / "url").mkdir()
+        self.endpoint.listening.callback(Port())
+        self.assertRaises(IsADirectoryError, self.listeners.startService)
+        self.listeners.inherited = {"tcp:80": []}  # an earlier daemon has gone: nobody is there to go on
+        said: list[str] = []
+        self.patch(self.listeners, "log", FakeLog(said))
+        self.listeners.startService()
+        self.listeners.stopService()
+        self.assertEqual(said, ["Is a directory"] * 2)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
     def test_one_that_stops_before_there_is_room_leaves_nothing_behind(self) -> None:
         self.patch(self.listeners, "log", FakeLog([]))
         (self.folder / "url.new").symlink_to("/dev/full")
