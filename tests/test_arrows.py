@@ -23,6 +23,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
     "networks": (),
     "doors": ("exhaustion",),
     "exhaustion": (),
+    "peer": (),
     "control": (
         "control",
         "core.values",
@@ -150,6 +151,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "irestarting",
         "isticky",
         "observe.access",
+        "peer",
         "sdk.exception",
     ),
     "inspection": (
@@ -225,6 +227,7 @@ ARROWS: Mapping[str, Sequence[str]] = {
         "lease",
         "observe.access",
         "observe.safely",
+        "peer",
         "visits",
     ),
     # Only here everything meets.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -12,13 +10,12 @@ from twisted.internet.interfaces import ITransport
 from twisted.logger import Logger
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 
-_CREDENTIALS = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
+from sticky.peer import peer
 
 
 def peer_uid(transport: Any) -> int:
     """The user at the other end of a Unix socket's connection. Raises OSError."""
-    raw = transport.getHandle().getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(raw)[1])
+    return peer(transport)[1]
 
 
 class _Guarded(ProtocolWrapper):

@@ -1,4 +1,4 @@
-"""Processes at the other end of a Unix socket: who they are, whether they get on, and those that have no business here.
+"""Processes at the other end of a Unix socket: how old they are, whether they get on, and those that have no business here.
 
 Must not know what is spoken.
 """
@@ -6,23 +6,13 @@ Must not know what is spoken.
 from __future__ import annotations
 
 import os
-import socket
-import struct
 import time
-from typing import Any, Final
+from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-_CREDENTIALS = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
 SAY_EVERY: Final = 60.0  #: seconds between two lines about strangers: any user can knock as fast as it likes
-
-
-def peer(transport: Any) -> tuple[int, int]:
-    """(pid, uid) of whoever is at the other end (unix(7), SO_PEERCRED). Raises OSError."""
-    handle: socket.socket = transport.getHandle()
-    pid, uid, _ = _CREDENTIALS.unpack(handle.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-    return pid, uid
 
 
 class Strangers:

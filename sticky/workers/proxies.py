@@ -22,6 +22,7 @@ from sticky import errors
 from sticky.core.values import EndReason
 from sticky.isticky import Address, IControl, IRouting
 from sticky.observe.access import COUNTED
+from sticky.peer import peer
 from sticky.workers import messages
 from sticky.workers.coming import Coming
 from sticky.workers.config import ProxyConfig
@@ -30,7 +31,7 @@ from sticky.workers.early import Early
 from sticky.workers.fields import address_of, list_of, text_of
 from sticky.workers.frames import BadMessage, Link, Message
 from sticky.workers.holder import Proxy, send_on
-from sticky.workers.processes import Progress, Strangers, peer
+from sticky.workers.processes import Progress, Strangers
 from sticky.workers.turns import NearTurns, Resume
 from sticky.workers.values import plain
 from sticky.workers.visits import NearVisits
